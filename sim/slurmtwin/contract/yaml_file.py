@@ -1,0 +1,71 @@
+"""Read a YAML file into plain values, and find the line of any place in it.
+
+YAML 1.2 by ruamel.yaml: `NO` stays text, `12:30:00` stays text, a duplicate key is an error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from slurmtwin.contract.errors import InputError, Where
+
+
+def load_yaml(path: Path) -> Any:
+    """The file's content with line marks kept (ruamel CommentedMap/CommentedSeq). Raises InputError with file:line."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    reader = YAML(typ="rt", pure=True)
+    reader.allow_duplicate_keys = False
+    try:
+        with path.open(encoding="utf-8") as stream:
+            return reader.load(stream)
+    except OSError as error:
+        raise InputError(f"cannot read: {error.strerror}", Where(str(path))) from error
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8 text", Where(str(path))) from error
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        problem = (error.problem or error.context or "bad YAML").splitlines()[0]
+        raise InputError(problem, Where(str(path), line)) from error
+    except (YAMLError, ValueError, RecursionError, AttributeError, TypeError) as error:
+        raise InputError(f"not YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}", Where(str(path))) from error
+
+
+def line_of(document: Any, location: tuple[int | str, ...]) -> int:
+    """The 1-based line of the deepest part of `location` that the document has; 0 if none."""
+    node, line = document, 0
+    for part in location:
+        marks = getattr(node, "lc", None)
+        if marks is None:
+            break
+        try:
+            if isinstance(node, dict):
+                if part not in node:
+                    continue  # pydantic adds union tags to locations: not keys of the file
+                line = marks.key(part)[0] + 1
+            elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+                line = marks.item(part)[0] + 1
+            else:
+                continue
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            break
+    return line
+
+
+def plain(value: Any) -> Any:
+    """The same document as dict, list, str, int, float, bool and None."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return str(value)
