@@ -1,0 +1,1 @@
+"""The simulation engine: SimPy in integer nanoseconds, named random streams, tie rule, event sink, budgets."""

@@ -1,0 +1,1 @@
+"""slurmctld: its tables, its two schedulers, its policies and its background loop (reference/slurm.md)."""

@@ -1,0 +1,42 @@
+"""What the host charges: durations that Slurm's rules do not fix, calibrated on quiet real runs.
+
+In simulated nanoseconds. At acceleration k the host's own work costs k times as much simulated time
+(DESIGN 5): `scaled` does that, and only for costs of the host, never for Slurm's timers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCosts:
+    """Medians of one Slurm version on one host; calibrated data lives in worlds/host_costs.yaml."""
+
+    submit_rpc_ns: int = 0
+    """sbatch sends -> slurmctld has the record."""
+    launch_ns: int = 0
+    """slurmctld starts the job -> the batch script runs."""
+    exit_notice_ns: int = 0
+    """The script ends -> slurmctld has its completion message."""
+    epilog_ns: int = 0
+    """slurmctld sends TERMINATE -> it has the last node's epilog complete."""
+    rpc_ns: int = 0
+    """Any other small RPC, one way."""
+    main_pass_ns: int = 0
+    """Fixed cost of one main scheduling pass."""
+    main_test_ns: int = 0
+    """One job tested in the main pass."""
+    backfill_cycle_ns: int = 0
+    backfill_test_ns: int = 0
+    """One job tested in backfill."""
+    slurmctld_start_ns: int = 0
+    """exec -> serving."""
+    slurmd_start_ns: int = 0
+    """exec -> first registration sent."""
+    prolog_ns: int = 0
+    epilog_script_ns: int = 0
+
+    def scaled(self, factor: float) -> HostCosts:
+        """The same host as seen from a clock that runs `factor` times as fast."""
+        return replace(self, **{f.name: round(getattr(self, f.name) * factor) for f in fields(self)})

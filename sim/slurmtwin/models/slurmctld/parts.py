@@ -1,0 +1,248 @@
+"""What the parts of slurmctld may ask of each other. One protocol per part; slurmctld.py joins them.
+
+A part never reaches into another's tables beside these calls. All run inside one simulated instant;
+whoever needs time asks the environment for a later call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.models.slurmctld.allocation import Allocation
+from slurmtwin.models.slurmctld.states import DependState, JobState
+from slurmtwin.models.slurmctld.tables import Job, Node, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """select_nodes succeeded: what the job gets, and who must go first (victims still hold it if any)."""
+
+    allocation: Allocation
+    victims: tuple[Job, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """select_nodes failed. kind as slurmctld tells them apart; reason is squeue's text; candidates for `why`."""
+
+    kind: str
+    """busy (ESLURM_NODES_BUSY), not_avail (nodes down/drained/reserved), never (bad constraints),
+    limit (association/QOS), license, reservation, part_limit, preempting (victims told to go)."""
+    reason: str
+    considered: int = 0
+    """Bitmap of nodes that were looked at."""
+
+
+class NodeSelection(Protocol):
+    """node_scheduler.c plus the select plugin: which nodes, which cores, who is preempted (slurm.md 1.3, 3.2)."""
+
+    def select_nodes(self, job: Job, part: Partition, avail: int, now_s: int) -> Placement | Refusal:
+        """Try to place the job now on nodes of `avail` (a bitmap already cut by the caller)."""
+        ...
+
+    def will_run(self, job: Job, part: Partition, avail: int, now_s: int) -> tuple[int, int] | Refusal:
+        """(expected start, node bitmap) as select_p_job_test(WILL_RUN) finds it; start == now_s: fits now."""
+        ...
+
+    def can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
+        """The test at submit: on all of the partition's nodes, empty (SELECT_MODE_TEST_ONLY)."""
+        ...
+
+    def allocate(self, job: Job, allocation: Allocation) -> None:
+        """Take the resources (job.alloc is set by the caller)."""
+        ...
+
+    def release(self, job: Job, nodes: int) -> None:
+        """Give back what the job holds on those nodes."""
+        ...
+
+    def suspend(self, job: Job) -> None: ...
+
+    def resume(self, job: Job) -> None: ...
+
+    def rebuild(self) -> None:
+        """Recompute all usage from the running jobs (restart, node table change)."""
+        ...
+
+
+class PriorityPlugin(Protocol):
+    """priority/basic or priority/multifactor (slurm.md 3.1)."""
+
+    def start(self) -> None:
+        """Arm the periodic work (decay and recalculation)."""
+        ...
+
+    def set_priority(self, job: Job) -> None:
+        """At submit, requeue, release and update: job.priority and job.prio_by_part."""
+        ...
+
+    def job_started(self, job: Job) -> None: ...
+
+    def job_ended(self, job: Job) -> None:
+        """Charge usage up to now."""
+        ...
+
+
+class AccountingPolicy(Protocol):
+    """acct_policy.c: association and QOS limits (man sacctmgr, resource_limits.html)."""
+
+    def admit(self, job: Job) -> str | None:
+        """At submit: fill job.assoc, job.qos, job.account; the reject reason, or None."""
+        ...
+
+    def job_submitted(self, job: Job) -> None: ...
+
+    def job_left(self, job: Job) -> None:
+        """The record no longer counts as submitted (ended for good, cancelled)."""
+        ...
+
+    def runnable(self, job: Job) -> str | None:
+        """acct_policy_job_runnable_pre_select: a pending reason, or None."""
+        ...
+
+    def runnable_with(self, job: Job, allocation: Allocation) -> str | None:
+        """acct_policy_job_runnable_post_select."""
+        ...
+
+    def job_started(self, job: Job) -> None: ...
+
+    def job_ended(self, job: Job) -> None: ...
+
+
+class Reservations(Protocol):
+    """reservation.c."""
+
+    def create(self, name: str, start_s: int, duration_s: int, nodes: int, users: Sequence[str], accounts: Sequence[str], flags: frozenset[str]) -> str | None:
+        """None, or why it was refused."""
+        ...
+
+    def delete(self, name: str) -> str | None: ...
+
+    def usable_nodes(self, job: Job, avail: int, start_s: int, end_s: int) -> int:
+        """job_test_resv: `avail` without nodes reserved for others in that time; inside its own reservation only those."""
+        ...
+
+    def access(self, job: Job) -> str | None:
+        """May the job use the reservation it names, now? A pending reason, or None."""
+        ...
+
+    def next_change_s(self, after_s: int) -> int | None:
+        """When the set of reserved nodes changes next: backfill's later start times."""
+        ...
+
+
+class LicensePool(Protocol):
+    """license_mgr.c: cluster-wide counters."""
+
+    def available(self, job: Job) -> bool: ...
+
+    def ever(self, job: Job) -> bool: ...
+
+    def take(self, job: Job) -> None: ...
+
+    def give_back(self, job: Job) -> None: ...
+
+
+class Schedulers(Protocol):
+    """The main pass with its triggers, and the order of the pending queue (job_scheduler.c)."""
+
+    def enqueue(self, job: Job) -> None:
+        """The job became pending (or its place in the order changed: call again)."""
+        ...
+
+    def dequeue(self, job: Job) -> None: ...
+
+    def reorder(self) -> None:
+        """Priorities of many jobs changed."""
+        ...
+
+    def queue_pass(self) -> None:
+        """queue_job_scheduler(): the 1 s loop runs a depth-limited pass when batch_sched_delay allows."""
+        ...
+
+    def pass_now(self) -> None:
+        """schedule(false) at once (epilog complete), or queued under defer and busy mode."""
+        ...
+
+    def try_at_submit(self, job: Job) -> bool:
+        """salloc's attempt inside the submit RPC; True when started."""
+        ...
+
+
+class JobLifecycle(Protocol):
+    """Submit, start, end, requeue, kill: job_mgr.c (slurm.md 4.5, 4.6)."""
+
+    def submit(self, request: JobRequest) -> None: ...
+
+    def start(self, job: Job, part: Partition, placement: Placement, by: str) -> None:
+        """The job starts now (by main, backfill, submit); victims are empty."""
+        ...
+
+    def preempt(self, victims: Iterable[Job], preemptor: Job) -> None:
+        """Tell victims to go, each in its own mode (slurm.md 3.2)."""
+        ...
+
+    def split_task(self, meta: Job) -> Job:
+        """The next task of an array's meta record as a job of its own, ready to start (job_array_split)."""
+        ...
+
+    def dependency_state(self, job: Job) -> DependState: ...
+
+    def node_failed(self, node: Node, reason: str) -> None:
+        """kill_running_job_by_node_name (slurm.md 4.5)."""
+        ...
+
+    def missing_on_node(self, job: Job, node: Node) -> None:
+        """_purge_missing_jobs found it: complete with node_fail (slurm.md 4.4)."""
+        ...
+
+    def epilog_complete(self, job: Job, node: Node) -> None: ...
+
+    def end(self, job: Job, state: JobState, reason: str = "") -> None:
+        """End a running job or cancel a pending one."""
+        ...
+
+    def hold(self, job: Job, reason: str) -> None: ...
+
+    def release(self, job: Job) -> None: ...
+
+
+class NodeLifecycle(Protocol):
+    """node_mgr.c: states, registration, pings (slurm.md 4.1-4.4)."""
+
+    def start(self, first_sweep: bool = True) -> None:
+        """slurmctld begins to serve: arm the 3 s sweep and the ping ticks."""
+        ...
+
+    def job_allocated(self, nodes: int) -> None:
+        """Node states follow an allocation (make_node_alloc)."""
+        ...
+
+    def job_completing(self, nodes: int) -> None: ...
+
+    def job_gone(self, job: Job, nodes: int) -> None:
+        """make_node_idle for a job's nodes: clears COMPLETING when none is left, updates idle and avail."""
+        ...
+
+    def rpc_failed(self, node: Node) -> None:
+        """A launch or kill RPC found nobody: NO_RESPOND at once."""
+        ...
+
+    def answered(self, node: Node) -> None:
+        """Any successful RPC to the node: _node_did_resp."""
+        ...
+
+    def update(self, node: Node, state: str, reason: str) -> str | None:
+        """scontrol update nodename=; None, or why it was refused."""
+        ...
+
+
+class StateStore(Protocol):
+    """StateSaveLocation: what is written when, what a crash loses (slurm.md 5.3)."""
+
+    def changed(self) -> None:
+        """schedule_job_save() and schedule_node_save()."""
+        ...

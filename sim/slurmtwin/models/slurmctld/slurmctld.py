@@ -1,0 +1,80 @@
+"""slurmctld as a whole: the tables and the parts that act on them, on one simulated clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.cluster import ClusterConf
+from slurmtwin.contract.events import Kind
+from slurmtwin.engine.environment import Environment
+from slurmtwin.engine.event_sink import EventSink
+from slurmtwin.engine.random_streams import RandomStreams
+from slurmtwin.models.slurmctld.host_costs import HostCosts
+from slurmtwin.models.slurmctld.tables import Job, NodeTable, Partition
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld import parts
+
+
+class Slurmctld:
+    """The controller's tables. Parts hang on it by name (see `assemble` for which is which)."""
+
+    nodes_lifecycle: parts.NodeLifecycle
+    lifecycle: parts.JobLifecycle
+    schedulers: parts.Schedulers
+    selection: parts.NodeSelection
+    priority: parts.PriorityPlugin
+    limits: parts.AccountingPolicy
+    reservations: parts.Reservations
+    licenses: parts.LicensePool
+    store: parts.StateStore
+
+    def __init__(
+        self,
+        env: Environment,
+        conf: ClusterConf,
+        sink: EventSink,
+        costs: HostCosts,
+        streams: RandomStreams,
+        epoch_ns: int,
+    ) -> None:
+        self.env = env
+        self.conf = conf
+        self.sink = sink
+        self.costs = costs
+        self.streams = streams
+        self.epoch_ns = epoch_ns
+        """The simulated Unix time of t = 0: second boundaries and bf_resolution slots hang on it."""
+        self.nodes = NodeTable(conf.nodes)
+        self.partitions: dict[str, Partition] = {}
+        for index, part in enumerate(conf.partitions):
+            bitmap = self.nodes.bitmap(part.nodes)
+            cpus = sum(self.nodes.by_name[name].conf.cpus for name in part.nodes)
+            self.partitions[part.name] = Partition(part, bitmap, index, cpus)
+        self.jobs: dict[int, Job] = {}
+        """Job records in memory, by Slurm id, in submit order (purged MinJobAge after their end)."""
+        self.running: dict[int, Job] = {}
+        """RUNNING and SUSPENDED jobs by Slurm id, in start order."""
+        self.completing: dict[int, Job] = {}
+        self.serving = False
+        # Slurm's last_*_update stamps (time_t): the schedulers skip work when none has moved
+        self.last_job_update_s = 0
+        self.last_node_update_s = 0
+        self.last_part_update_s = 0
+        self.last_resv_update_s = 0
+
+    def now_s(self) -> int:
+        """time(NULL): the simulated Unix time in whole seconds, truncated."""
+        return (self.epoch_ns + self.env.now_ns) // SECOND
+
+    def at_s(self, unix_s: int) -> int:
+        """The simulated nanosecond at which the Unix clock shows unix_s."""
+        return unix_s * SECOND - self.epoch_ns
+
+    def emit(
+        self, kind: Kind, actor: str = "slurmctld", job_id: int | None = None, node: str | None = None,
+        value: int | None = None, unit: str | None = None, detail: str | None = None,
+    ) -> int:  # fmt: skip
+        """One event row at the present instant; returns its seq."""
+        return self.sink.emit(self.env.now_ns, kind, actor, job_id, node, value, unit, detail)
