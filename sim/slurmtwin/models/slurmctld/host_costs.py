@@ -30,6 +30,8 @@ class HostCosts:
     backfill_cycle_ns: int = 0
     backfill_test_ns: int = 0
     """One job tested in backfill."""
+    loop_lag_ns: int = 0
+    """What one round of 22.05's background loop takes beyond its second of sleep."""
     slurmctld_start_ns: int = 0
     """exec -> serving."""
     slurmd_start_ns: int = 0

@@ -6,12 +6,13 @@ whoever needs time asks the environment for a later call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.models.slurmctld.allocation import Allocation
+from slurmtwin.models.slurmctld.background import Duty
 from slurmtwin.models.slurmctld.states import DependState, JobState
 from slurmtwin.models.slurmctld.tables import Job, Node, Partition
 
@@ -237,6 +238,28 @@ class NodeLifecycle(Protocol):
 
     def update(self, node: Node, state: str, reason: str) -> str | None:
         """scontrol update nodename=; None, or why it was refused."""
+        ...
+
+
+class Background(Protocol):
+    """The 1 s loop (background.py): whoever works in it registers a duty and arms it; no ticks."""
+
+    start_s: int
+    """time(NULL) when the loop began."""
+    steady: bool
+
+    def register(self, duty: Duty, action: Callable[[], None]) -> None: ...
+
+    def arm(self, duty: Duty, not_before_s: int = 0) -> None:
+        """Do it at the first look from now on whose Unix second is not_before_s or later (SCHEDULE for the main passes)."""
+        ...
+
+    def disarm(self, duty: Duty) -> None: ...
+
+    def first_look_ns(self, not_before_s: int, after_ns: int) -> int: ...
+
+    def add_work(self, work_ns: int) -> None:
+        """The present look takes so long."""
         ...
 
 

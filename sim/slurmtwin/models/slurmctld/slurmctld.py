@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class Slurmctld:
     """The controller's tables. Parts hang on it by name (see `assemble` for which is which)."""
 
+    background: parts.Background
     nodes_lifecycle: parts.NodeLifecycle
     lifecycle: parts.JobLifecycle
     schedulers: parts.Schedulers

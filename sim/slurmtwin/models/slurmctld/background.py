@@ -1,0 +1,169 @@
+"""slurmctld's background loop: about one look a second, which drives nearly every timer (slurm.md 0).
+
+Nothing ticks here. A duty that may have work arms the loop for the first look at which the real one
+would act; an idle loop costs no event. When a look happens follows the version:
+
+- 22.05 sleeps ten times 100 ms between looks (controller.c _slurmctld_background()): the phase is that of
+  the start and drifts by what the sleeps overshoot and by the work done, so now and then a second is skipped.
+- 24.11 and 26.05 wait until the next whole second of the Unix clock (same function): one look a second, no drift.
+
+All duties of one look run in the order of the real loop. Times that Slurm compares are whole seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.environment import Call
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+
+
+class Duty(IntEnum):
+    """What the loop does at a look, in its order."""
+
+    RESERVATIONS = 0
+    """set_node_maint_mode(), each 5 s."""
+    TIME_LIMIT = 1
+    """job_time_limit() and check_reboot_nodes(), each 30 s."""
+    HEALTH_CHECK = 2
+    PING = 3
+    SRUN_PING = 4
+    AGENT = 5
+    """agent_trigger(): queued RPCs are retried."""
+    PURGE = 6
+    """purge_old_job()."""
+    SCHEDULE = 7
+    """A full or a queued main pass."""
+    SAVE = 8
+    """save_all_state(), each 300 s."""
+
+
+_DUTIES: Final = tuple(Duty)
+
+
+class BackgroundLoop:
+    """The looks of one slurmctld, from start() to stop()."""
+
+    def __init__(self, ctld: Slurmctld) -> None:
+        self._ctld = ctld
+        self.steady = ctld.conf.version != "22.05"
+        """A look at every whole second."""
+        self._period_ns = SECOND + ctld.costs.loop_lag_ns
+        self._anchor_ns = 0
+        self._actions: dict[Duty, Callable[[], None]] = {}
+        self._due: dict[Duty, int] = {}
+        self._call: Call | None = None
+        self._current: Duty | None = None
+        self.start_s = 0
+        """time(NULL) when the loop began: the phase of every periodic duty."""
+
+    def register(self, duty: Duty, action: Callable[[], None]) -> None:
+        """Who does the duty; an action that wants to go on arms itself again."""
+        self._actions[duty] = action
+
+    def start(self) -> None:
+        """The loop begins now; its first look comes about a second later."""
+        self._anchor_ns = self._ctld.env.now_ns
+        self.start_s = self._ctld.now_s()
+
+    def stop(self) -> None:
+        """No look comes any more."""
+        self._due.clear()
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def first_look_ns(self, not_before_s: int, after_ns: int) -> int:
+        """The first look strictly after `after_ns` at which the Unix clock shows `not_before_s` or more."""
+        ctld = self._ctld
+        wanted = max(ctld.at_s(not_before_s), after_ns + 1)
+        if self.steady:
+            unix = ctld.epoch_ns + max(wanted, self._anchor_ns + 1)
+            return -(-unix // SECOND) * SECOND - ctld.epoch_ns
+        rounds = max(1, -((self._anchor_ns - wanted) // self._period_ns))
+        return self._anchor_ns + rounds * self._period_ns
+
+    def add_work(self, work_ns: int) -> None:
+        """The present look takes so long: later looks move (22.05 sleeps after its work)."""
+        if not self.steady and work_ns:
+            self._anchor_ns = self._ctld.env.now_ns + work_ns
+
+    def arm(self, duty: Duty, not_before_s: int = 0) -> None:
+        """Do the duty at the first look from now on whose second is not_before_s or later.
+
+        Armed twice, the earlier look counts. Inside a look, a duty that comes later in the loop runs in the same one.
+        """
+        ctld = self._ctld
+        if self._current is not None and duty > self._current and not_before_s <= ctld.now_s():
+            look_ns = ctld.env.now_ns
+        else:
+            look_ns = self.first_look_ns(not_before_s, ctld.env.now_ns)
+        if self._due.get(duty, look_ns + 1) <= look_ns:
+            return
+        self._due[duty] = look_ns
+        if self._current is None:
+            self._wake_at(look_ns)
+
+    def disarm(self, duty: Duty) -> None:
+        """Forget the duty's next look."""
+        self._due.pop(duty, None)
+
+    def _wake_at(self, look_ns: int) -> None:
+        call = self._call
+        if call is not None and call.pending:
+            if call.at_ns <= look_ns:
+                return
+            call.cancel()
+        self._call = self._ctld.env.call_at(look_ns, self._look)
+
+    def _look(self, _argument: object) -> None:
+        now_ns = self._ctld.env.now_ns
+        due = self._due
+        for duty in _DUTIES:
+            if due.get(duty, now_ns + 1) <= now_ns:
+                del due[duty]
+                self._current = duty
+                self._actions[duty]()
+        self._current = None
+        if due:
+            self._wake_at(min(due.values()))
+
+
+class Periodic:
+    """`if (difftime(now, last) >= interval) { last = now; ... }` of the loop, without the ticks.
+
+    The real loop acts at every interval whether there is work or not, so the phase runs on by itself;
+    `next_s` says when it acts next.
+    """
+
+    def __init__(self, loop: BackgroundLoop, ctld: Slurmctld, interval_s: int) -> None:
+        self._loop = loop
+        self._ctld = ctld
+        self.interval_s = interval_s
+        self._last_s = loop.start_s
+
+    def acted(self) -> None:
+        """The duty acts in this look."""
+        self._last_s = self._ctld.now_s()
+
+    def next_s(self, not_before_s: int = 0) -> int:
+        """The Unix second of the first coming look at which the duty acts and which is not before `not_before_s`."""
+        ctld, loop, interval = self._ctld, self._loop, self.interval_s
+        now_ns = ctld.env.now_ns
+        last = self._last_s
+        if loop.steady:
+            behind = max(not_before_s, ctld.now_s() + 1) - last
+            return last + max(1, -(-behind // interval)) * interval
+        while True:
+            look_ns = loop.first_look_ns(last + interval, ctld.at_s(last) - 1)
+            look_s = (look_ns + ctld.epoch_ns) // SECOND
+            if look_ns > now_ns and look_s >= not_before_s:
+                return look_s
+            last = look_s
+            if look_ns <= now_ns:
+                self._last_s = last
