@@ -210,6 +210,13 @@ class JobLifecycle(Protocol):
 
     def release(self, job: Job) -> None: ...
 
+    def recovered(self, job: Job) -> None:
+        """A record was loaded at start (state_store.py): it is in ctld.jobs (and running or completing) with its
+        partitions set; queue it when pending, arm its limits when running, send TERMINATE again when completing
+        (_sync_nodes_to_comp_job(), slurm.md 5.2).
+        """
+        ...
+
 
 class NodeLifecycle(Protocol):
     """node_mgr.c: states, registration, pings (slurm.md 4.1-4.4)."""
@@ -240,6 +247,10 @@ class NodeLifecycle(Protocol):
         """scontrol update nodename=; None, or why it was refused."""
         ...
 
+    def drain(self, node: Node, reason: str) -> None:
+        """drain_nodes(): prolog or epilog failure, "Kill task failed", "Duplicate jobid" (slurm.md 4.6)."""
+        ...
+
 
 class Background(Protocol):
     """The 1 s loop (background.py): whoever works in it registers a duty and arms it; no ticks."""
@@ -267,5 +278,8 @@ class StateStore(Protocol):
     """StateSaveLocation: what is written when, what a crash loses (slurm.md 5.3)."""
 
     def changed(self) -> None:
-        """schedule_job_save() and schedule_node_save()."""
+        """schedule_job_save() and schedule_node_save(): cheap, call it at every change slurmctld would save."""
         ...
+
+    next_job_id: int
+    """job_id_sequence: the number after the last one given out; saved with the jobs (slurm.md 5.2 "Job ids")."""

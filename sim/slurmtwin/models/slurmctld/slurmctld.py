@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.cluster import ClusterConf
 from slurmtwin.contract.events import Kind
-from slurmtwin.engine.environment import Environment
+from slurmtwin.engine.daemon_clock import Clock
 from slurmtwin.engine.event_sink import EventSink
 from slurmtwin.engine.random_streams import RandomStreams
 from slurmtwin.models.slurmctld.host_costs import HostCosts
@@ -15,6 +15,7 @@ from slurmtwin.models.slurmctld.tables import Job, NodeTable, Partition
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld import parts
+    from slurmtwin.models.slurmd.parts import Slurmds, ToController
 
 
 class Slurmctld:
@@ -30,10 +31,12 @@ class Slurmctld:
     reservations: parts.Reservations
     licenses: parts.LicensePool
     store: parts.StateStore
+    slurmds: Slurmds
+    cluster: ToController
 
     def __init__(
         self,
-        env: Environment,
+        env: Clock,
         conf: ClusterConf,
         sink: EventSink,
         costs: HostCosts,
@@ -41,6 +44,7 @@ class Slurmctld:
         epoch_ns: int,
     ) -> None:
         self.env = env
+        """This slurmctld's own clock: timers end with the process. What runs on nodes uses the environment."""
         self.conf = conf
         self.sink = sink
         self.costs = costs
