@@ -1,11 +1,11 @@
 """The error tree. Each message says what is wrong, where, and what to try.
 
-    SlurmtwinError                exit code
-    |-- InputError                2   a scenario, trace or configuration file is wrong
-    |   `-- UnsupportedError      2   understood, but not modelled, and it would change results
-    |-- EnvironmentMissingError   4   docker, an image or a program is not there
-    |-- BudgetExceededError       3   a run was ended by its budget before its natural end
-    `-- ModelError                70  our own mistake: an invariant broke
+SlurmtwinError                exit code
+|-- InputError                2   a scenario, trace or configuration file is wrong
+|   `-- UnsupportedError      2   understood, but not modelled, and it would change results
+|-- EnvironmentMissingError   4   docker, an image or a program is not there
+|-- BudgetExceededError       3   a run was ended by its budget before its natural end
+`-- ModelError                70  our own mistake: an invariant broke
 """
 
 from __future__ import annotations

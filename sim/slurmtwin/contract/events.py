@@ -21,7 +21,9 @@ class Kind(StrEnum):
     JOB_SUBMITTED = "job.submitted"  # slurmctld accepted it; detail.slurm_id
     JOB_REJECTED = "job.rejected"  # refused at submit; detail.reason
     JOB_STARTED = "job.started"  # node = hostlist; value = CPUs, unit cpu; detail.by = main|backfill|submit|salloc
-    JOB_ENDED = "job.ended"  # run over, nodes COMPLETING; detail.state = COMPLETED|FAILED|TIMEOUT|CANCELLED|NODE_FAIL|PREEMPTED|OUT_OF_MEMORY|DEADLINE|BOOT_FAIL, exit_code
+    # run over, nodes COMPLETING; detail.exit_code and detail.state = COMPLETED|FAILED|TIMEOUT|CANCELLED|
+    # NODE_FAIL|PREEMPTED|OUT_OF_MEMORY|DEADLINE|BOOT_FAIL
+    JOB_ENDED = "job.ended"
     JOB_COMPLETED = "job.completed"  # last node's epilog reported: COMPLETING is over, resources are free
     JOB_REQUEUED = "job.requeued"  # back to PENDING; detail.reason; value = earliest start, unit ns
     JOB_HELD = "job.held"  # detail.reason
@@ -140,9 +142,7 @@ def arrow_schema() -> Any:
     import pyarrow as pa
 
     types = {"string": pa.string(), "int64": pa.int64()}
-    columns = [
-        pa.field(c.name, types[c.arrow], nullable=c.nullable, metadata={"meaning": c.meaning}) for c in COLUMNS
-    ]
+    columns = [pa.field(c.name, types[c.arrow], nullable=c.nullable, metadata={"meaning": c.meaning}) for c in COLUMNS]
     return pa.schema(columns, metadata={"schema": EVENT_SCHEMA})
 
 

@@ -20,7 +20,7 @@ class JobRequest:
     """What one sbatch (or salloc) call says. None or "" means: option not given (man sbatch 22.05)."""
 
     job_id: int
-    """The workload's own number, unique in it, >= 1. An array or hetjob has one request per array, one per component."""
+    """The workload's own number, unique in it, >= 1. One request per array; one per component of a hetjob."""
     submit_ns: int
     """When the user submits, since the scenario's start."""
     run_ns: int | None = 0

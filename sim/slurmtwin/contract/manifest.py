@@ -1,9 +1,9 @@
 """A run folder and its manifest: what was run, with what, at what cost, and what came out.
 
-    RUN/events.parquet | events.jsonl.gz   the event table
-    RUN/manifest.json                      this document
-    RUN/scenario.resolved.json             the scenario with every default written out
-    RUN/jobs.jsonl                         the resolved workload, one JobRequest per line
+RUN/events.parquet | events.jsonl.gz   the event table
+RUN/manifest.json                      this document
+RUN/scenario.resolved.json             the scenario with every default written out
+RUN/jobs.jsonl                         the resolved workload, one JobRequest per line
 """
 
 from __future__ import annotations

@@ -17,7 +17,13 @@ _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL: Final = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE])?)\Z")
 _SLURM_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTkmgt]?)[bB]?\Z")
-_SLURM_SIZE: Final = {"K": Decimal(1) / 1024, "": Decimal(1), "M": Decimal(1), "G": Decimal(1024), "T": Decimal(1024 * 1024)}
+_SLURM_SIZE: Final = {
+    "K": Decimal(1) / 1024,
+    "": Decimal(1),
+    "M": Decimal(1),
+    "G": Decimal(1024),
+    "T": Decimal(1024 * 1024),
+}
 
 
 def parse_quantity(text: str) -> Decimal:
@@ -30,7 +36,7 @@ def parse_quantity(text: str) -> Decimal:
         return number.scaleb(int(found[2][1:]))
     suffix = found[3] or ""
     if suffix in _BINARY:
-        return number * 1024 ** _BINARY[suffix]
+        return number * Decimal(1024 ** _BINARY[suffix])
     return number.scaleb(3 * _DECIMAL[suffix])
 
 

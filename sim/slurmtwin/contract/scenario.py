@@ -186,10 +186,22 @@ class DaemonFault(Strict):
 
     at: DurationNs
     kind: Literal[
-        "slurmctld.stop", "slurmctld.kill", "slurmctld.start", "slurmctld.freeze", "slurmctld.thaw",
-        "slurmctld.lose_state", "slurmctld.takeover", "slurmctld.reconfigure",
-        "slurmd.stop", "slurmd.kill", "slurmd.kill_group", "slurmd.start", "slurmd.freeze", "slurmd.thaw",
-        "slurmdbd.stop", "slurmdbd.start",
+        "slurmctld.stop",
+        "slurmctld.kill",
+        "slurmctld.start",
+        "slurmctld.freeze",
+        "slurmctld.thaw",
+        "slurmctld.lose_state",
+        "slurmctld.takeover",
+        "slurmctld.reconfigure",
+        "slurmd.stop",
+        "slurmd.kill",
+        "slurmd.kill_group",
+        "slurmd.start",
+        "slurmd.freeze",
+        "slurmd.thaw",
+        "slurmdbd.stop",
+        "slurmdbd.start",
     ]
     target: str = Field("", description="slurmd: node list; slurmctld: host, empty for the primary")
 
@@ -209,7 +221,13 @@ class JobAction(Strict):
 
     at: DurationNs
     kind: Literal[
-        "job.cancel", "job.hold", "job.release", "job.requeue", "job.requeuehold", "job.suspend", "job.resume",
+        "job.cancel",
+        "job.hold",
+        "job.release",
+        "job.requeue",
+        "job.requeuehold",
+        "job.suspend",
+        "job.resume",
         "job.update",
     ]
     job: int = Field(ge=1)
@@ -293,7 +311,11 @@ def load_scenario(path: Path | str) -> Scenario:
     version = document.get("schema")
     if version != SCENARIO_SCHEMA:
         hint = f"first line: schema: {SCENARIO_SCHEMA}"
-        raise InputError(f"schema {version!r} is not one this program reads", Where(str(path), line_of(document, ("schema",)) or 1), hint)
+        raise InputError(
+            f"schema {version!r} is not one this program reads",
+            Where(str(path), line_of(document, ("schema",)) or 1),
+            hint,
+        )
     try:
         return Scenario.model_validate(plain(document))
     except ValidationError as error:
@@ -317,8 +339,23 @@ def _hint(first: Any, location: tuple[int | str, ...]) -> str:
 
 
 _MODELS: Final = (
-    Scenario, SlurmSection, SlurmFilePaths, JobLine, Workload, WorkloadFile, GenerateLublin, GenerateBurst,
-    GenerateFeedback, DaemonFault, NodeAction, JobAction, PartitionAction, ReservationAction, Budget, Host, Expect,
+    Scenario,
+    SlurmSection,
+    SlurmFilePaths,
+    JobLine,
+    Workload,
+    WorkloadFile,
+    GenerateLublin,
+    GenerateBurst,
+    GenerateFeedback,
+    DaemonFault,
+    NodeAction,
+    JobAction,
+    PartitionAction,
+    ReservationAction,
+    Budget,
+    Host,
+    Expect,
 )
 
 

@@ -31,7 +31,9 @@ def load_yaml(path: Path) -> Any:
         problem = (error.problem or error.context or "bad YAML").splitlines()[0]
         raise InputError(problem, Where(str(path), line)) from error
     except (YAMLError, ValueError, RecursionError, AttributeError, TypeError) as error:
-        raise InputError(f"not YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}", Where(str(path))) from error
+        raise InputError(
+            f"not YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}", Where(str(path))
+        ) from error
 
 
 def line_of(document: Any, location: tuple[int | str, ...]) -> int:

@@ -119,16 +119,14 @@ class Environment(simpy.Environment):
         step, queue = self.step, self._queue
         max_events = budget.max_events if budget.max_events is not None else Infinity
         max_time = budget.max_time_ns if budget.max_time_ns is not None else Infinity
-        deadline = (
-            wall_clock.monotonic_ns() + budget.wall_limit_ns if budget.wall_limit_ns is not None else None
-        )
+        deadline = wall_clock.monotonic_ns() + budget.wall_limit_ns if budget.wall_limit_ns is not None else None
         count = self.event_count
         try:
             while not self.stop_reason:
                 if not queue:
                     self.stop_reason = "done"
                     break
-                head = queue[0]
+                head: tuple[int, int, int, Any] = queue[0]  # type: ignore[assignment]
                 if head[0] > max_time:
                     self.stop_reason = "max_time"
                     break

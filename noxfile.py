@@ -1,0 +1,98 @@
+"""Tasks. Each installs the lock and calls one program; no logic lives here.
+
+`nox` runs the fast sessions; `nox -l` lists all. A session that cannot do its work fails, it never skips.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5"
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = True
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+JUNIT = Path("out/junit")
+
+
+def install(session: nox.Session) -> None:
+    """The locked packages, then slurmtwin itself, editable."""
+    session.install("--require-hashes", "-r", "requirements.lock")
+    session.install("--no-deps", "--no-build-isolation", "--editable", ".")
+    JUNIT.mkdir(parents=True, exist_ok=True)
+
+
+@nox.session(python="3.11", tags=["fast"])
+def lint(session: nox.Session) -> None:
+    """ruff, mypy --strict, import-linter."""
+    install(session)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("lint-imports")
+
+
+@nox.session(python="3.11", tags=["fast"])
+def schemas(session: nox.Session) -> None:
+    """Generated files equal the committed ones: schemas, rules table."""
+    install(session)
+    session.run("slurmtwin", "schema", "--check")
+    session.run("python", "-m", "slurmtwin_reports.rules", "--check")
+
+
+@nox.session(python=PYTHONS, tags=["fast"])
+def tests(session: nox.Session) -> None:
+    """Unit, property, oracle, golden and conformance tests."""
+    install(session)
+    report = JUNIT / f"tests-{session.python}.xml"
+    session.run("pytest", "-q", "-n", "auto", f"--junitxml={report}", *session.posargs)
+
+
+@nox.session(python="3.11", tags=["fast"])
+def check(session: nox.Session) -> None:
+    """The main job: judge the shipped scenarios against the recordings; writes out/report.html."""
+    install(session)
+    session.run(
+        "slurmtwin", "check", "--report", "out/report.html", f"--junitxml={JUNIT / 'check.xml'}", *session.posargs
+    )
+
+
+@nox.session(python="3.11", default=False)
+def bench(session: nox.Session) -> None:
+    """Speed on one core (pytest-benchmark), with event counts that must not move and the SimPy floor beside."""
+    install(session)
+    session.run("pytest", "-q", "-p", "no:xdist", "-m", "bench", "--benchmark-only", *session.posargs)
+
+
+@nox.session(python=PYTHONS, default=False)
+def determinism(session: nox.Session) -> None:
+    """Same event hash over hash seeds and worker counts, on this Python."""
+    install(session)
+    session.run("pytest", "-q", "-m", "golden", *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def record(session: nox.Session) -> None:
+    """Record what is missing with the real Slurm (needs Docker): `nox -s record -- --budget 120m`."""
+    install(session)
+    session.run("slurmtwin", "record", "--missing", *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def lock(session: nox.Session) -> None:
+    """Renew requirements.lock: exact versions with hashes, no index or host named."""
+    session.install("pip-tools")
+    project = nox.project.load_toml("pyproject.toml")
+    wanted = list(project["project"]["dependencies"])
+    for name, packages in sorted(project["project"]["optional-dependencies"].items()):
+        wanted += packages if name != "all" else []
+    for group in ("test", "lint"):
+        wanted += project["dependency-groups"][group]
+    wanted += ["nox>=2025.5.1", "hatchling>=1.25", "editables>=0.5"]
+    source = Path(session.create_tmp()) / "requirements.in"
+    source.write_text("\n".join(wanted) + "\n")
+    quiet = ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host"]
+    out = ["--generate-hashes", "--strip-extras", "--output-file", "requirements.lock", str(source.resolve())]
+    session.run("pip-compile", "--quiet", *quiet, *out)
