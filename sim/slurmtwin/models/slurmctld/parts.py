@@ -44,8 +44,24 @@ class NodeSelection(Protocol):
         """Try to place the job now on nodes of `avail` (a bitmap already cut by the caller)."""
         ...
 
-    def will_run(self, job: Job, part: Partition, avail: int, now_s: int) -> tuple[int, int] | Refusal:
-        """(expected start, node bitmap) as select_p_job_test(WILL_RUN) finds it; start == now_s: fits now."""
+    def will_run(
+        self, job: Job, part: Partition, avail: int, now_s: int,
+        start_s: int = 0, until_s: int = 0, now_only: bool = False,
+    ) -> tuple[int, int] | Refusal:  # fmt: skip
+        """(expected start, node bitmap) as select_p_job_test(WILL_RUN) finds it; start == now_s: fits now.
+
+        `avail` went through usable_nodes(). From 24.11 (will_run_data_t): with start_s > now_s the test on the
+        present state is skipped and running jobs that end by start_s are taken as gone (a hit there returns
+        now_s); running jobs that end after until_s are not tried (0: all). now_only (TEST_NOW_ONLY): no future.
+        """
+        ...
+
+    def node_counts(self, job: Job, part: Partition) -> tuple[int, int, int] | Refusal:
+        """get_node_cnts(): (min, requested, max) nodes in that partition; Refusal kind limit or part_limit."""
+        ...
+
+    def usable_nodes(self, job: Job, part: Partition, avail: int) -> int | None:
+        """job_req_node_filter() with --exclude: the nodes of `avail` the job may use at all; None: --nodelist not in it."""
         ...
 
     def can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
@@ -170,6 +186,14 @@ class Schedulers(Protocol):
 
     def try_at_submit(self, job: Job) -> bool:
         """salloc's attempt inside the submit RPC; True when started."""
+        ...
+
+    def start(self) -> None:
+        """slurmctld begins to serve: arm the periodic full pass and the backfill agent."""
+        ...
+
+    def stop(self) -> None:
+        """slurmctld ends: no pass comes any more."""
         ...
 
 
