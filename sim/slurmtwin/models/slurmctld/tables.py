@@ -7,6 +7,7 @@ truncated as time(NULL) does, because Slurm's rules compare those and not nanose
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,8 @@ from slurmtwin.models.slurmctld.states import JobState, NodeBase, NodeFlag, Reas
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.allocation import Allocation
 
+_NUMBERED: Final = re.compile(r"(.*?)(\d+)\Z")
+
 INFINITE_S: Final = 365 * 86_400
 """Slurm's stand-in for an unlimited time limit where a length is needed: one year (slurm.md 2.2)."""
 
@@ -29,6 +32,34 @@ def bits(bitmap: int) -> Iterator[int]:
         low = bitmap & -bitmap
         yield low.bit_length() - 1
         bitmap ^= low
+
+
+def _series(names: list[str]) -> tuple[str, int, int, int]:
+    """(prefix, digits, first number, count) if the names count up by one; digits 0 otherwise."""
+    found = [_NUMBERED.match(name) for name in names]
+    first = found[0] if found else None
+    if first is None or len(first[2]) > 18:
+        return "", 0, 0, len(names)
+    prefix, digits, start = first[1], len(first[2]), int(first[2])
+    for place, name in enumerate(names):
+        if name != f"{prefix}{start + place:0{digits}d}" or len(name) != len(names[0]):
+            return "", 0, 0, len(names)
+    return prefix, digits, start, len(names)
+
+
+def _ranges_text(bitmap: int, prefix: str, digits: int, first: int) -> str:
+    parts: list[str] = []
+    index = 0
+    while bitmap:
+        skip = (bitmap & -bitmap).bit_length() - 1
+        bitmap >>= skip
+        index += skip
+        run = (~bitmap & (bitmap + 1)).bit_length() - 1
+        low = first + index
+        parts.append(f"{low:0{digits}d}" if run == 1 else f"{low:0{digits}d}-{low + run - 1:0{digits}d}")
+        bitmap >>= run
+        index += run
+    return f"{prefix}[{','.join(parts)}]"
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +114,7 @@ class NodeTable:
         """At least one job is completing there (cg_node_bitmap)."""
         self.booting = 0
         self.power_down = 0
+        self._series: tuple[str, int, int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -100,7 +132,12 @@ class NodeTable:
 
     def hostlist(self, bitmap: int) -> str:
         """Canonical hostlist text of a bitmap."""
-        return compress(self.names(bitmap))
+        if bitmap & (bitmap - 1) == 0:
+            return self.nodes[bitmap.bit_length() - 1].name if bitmap else ""
+        if self._series is None or len(self.nodes) != self._series[3]:
+            self._series = _series([n.name for n in self.nodes])
+        prefix, width, first, _count = self._series
+        return _ranges_text(bitmap, prefix, width, first) if width else compress(self.names(bitmap))
 
 
 @dataclass(slots=True, eq=False)
