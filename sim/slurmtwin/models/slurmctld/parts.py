@@ -107,7 +107,7 @@ class AccountingPolicy(Protocol):
     """acct_policy.c: association and QOS limits (man sacctmgr, resource_limits.html)."""
 
     def admit(self, job: Job) -> str | None:
-        """At submit: fill job.assoc, job.qos, job.account; the reject reason, or None."""
+        """At submit: fill job.assoc, job.qos, job.account; partition_limits.submit(); limits; the reject reason, or None."""
         ...
 
     def job_submitted(self, job: Job) -> None: ...
@@ -124,22 +124,54 @@ class AccountingPolicy(Protocol):
         """acct_policy_job_runnable_post_select."""
         ...
 
+    def max_nodes(self, job: Job, part: Partition) -> tuple[int, str] | None:
+        """acct_policy_get_max_nodes(): (most nodes the limits allow one job, reason if that is too few); None: no limit."""
+        ...
+
+    def timed_out(self, job: Job) -> bool:
+        """acct_policy_job_time_out(): a running job's group minutes are used up (30 s scan)."""
+        ...
+
     def job_started(self, job: Job) -> None: ...
 
-    def job_ended(self, job: Job) -> None: ...
+    def job_ended(self, job: Job) -> None:
+        """The run is over: call it before PriorityPlugin.job_ended() or instead of it (it charges the usage itself)."""
+        ...
+
+
+class PartitionPolicy(Protocol):
+    """Partition limits and access lists: which reason at submit, which while pending (man slurm.conf)."""
+
+    def submit(self, job: Job) -> str | None:
+        """sbatch's refusal, or None; drops closed partitions from job.parts, fills nodes_min and limit_s by their rules.
+
+        AccountingPolicy.admit() calls it between finding the QOS and testing the limits, as _job_create() does.
+        """
+        ...
+
+    def pending(self, job: Job, part: Partition, check_min_time: bool = False) -> str | None:
+        """job_limits_check() when the queue is built: the reason, or None. check_min_time: --time-min counts (backfill)."""
+        ...
+
+    def select(self, job: Job, part: Partition) -> str | None:
+        """QOSNotAllowed or AccountNotAllowed at the head of select_nodes(), or None."""
+        ...
 
 
 class Reservations(Protocol):
     """reservation.c."""
 
-    def create(self, name: str, start_s: int, duration_s: int, nodes: int, users: Sequence[str], accounts: Sequence[str], flags: frozenset[str]) -> str | None:
+    def create(
+        self, name: str, start_s: int, duration_s: int, nodes: int,
+        users: Sequence[str], accounts: Sequence[str], flags: frozenset[str],
+    ) -> str | None:  # fmt: skip
         """None, or why it was refused."""
         ...
 
     def delete(self, name: str) -> str | None: ...
 
     def usable_nodes(self, job: Job, avail: int, start_s: int, end_s: int) -> int:
-        """job_test_resv: `avail` without nodes reserved for others in that time; inside its own reservation only those."""
+        """job_test_resv: `avail` without nodes reserved for others then; inside its own reservation only those."""
         ...
 
     def access(self, job: Job) -> str | None:

@@ -30,6 +30,7 @@ class Slurmctld:
     limits: parts.AccountingPolicy
     reservations: parts.Reservations
     licenses: parts.LicensePool
+    partition_limits: parts.PartitionPolicy
     store: parts.StateStore
     slurmds: Slurmds
     cluster: ToController

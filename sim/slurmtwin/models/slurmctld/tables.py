@@ -162,11 +162,11 @@ class Job:
     __slots__ = (
         "account", "accrue_s", "alloc", "array_active", "array_job", "array_max", "array_task", "array_waiting",
         "assoc", "batch_flag", "begin_s", "comment", "completing", "completing_nodes", "configuring", "cpus_min",
-        "deadline_s", "dependency", "eligible_s", "end_s", "exit_code", "features", "gres", "held",
+        "deadline_s", "dependency", "direct_prio", "eligible_s", "end_s", "exit_code", "features", "gres", "held",
         "het_job", "id", "kill_on_node_fail", "last_active_s", "licenses", "limit_s", "limit_set", "mem_mib",
         "mem_per_cpu", "nice", "nodes_max", "nodes_min", "part", "parts", "planned_start_s", "pn_min_cpus",
-        "pre_suspend_s", "preempt_s", "preemptor", "prio_by_part", "prio_key", "priority", "qos", "reason",
-        "request", "requeue", "reservation", "restart_count", "slurm_id", "start_s", "started_by", "state",
+        "pre_suspend_s", "preempt_s", "preemptor", "prio_by_part", "prio_factors", "prio_key", "priority", "qos",
+        "reason", "request", "requeue", "reservation", "restart_count", "slurm_id", "start_s", "started_by", "state",
         "state_before", "submit_s", "suspend_s", "tasks", "time_min_s", "timers", "usage_mark_s", "user",
         "whole_node", "work",
     )  # fmt: skip
@@ -207,6 +207,10 @@ class Job:
         """0: held."""
         self.prio_by_part: list[int] | None = None
         self.prio_key: object | None = None
+        self.direct_prio = False
+        """Set by hand (scontrol update Priority=): the plugin leaves it alone."""
+        self.prio_factors: object | None = None
+        """The priority plugin's own record of the job."""
         self.nice = request.nice
         self.held = False
         self.nodes_min = 1
