@@ -20,7 +20,8 @@ class Kind(StrEnum):
     # job: actor is the daemon that decided; job_id is the workload's number; detail.array_task if a task of an array
     JOB_SUBMITTED = "job.submitted"  # slurmctld accepted it; detail.slurm_id
     JOB_REJECTED = "job.rejected"  # refused at submit; detail.reason
-    JOB_STARTED = "job.started"  # node = hostlist; value = CPUs, unit cpu; detail.by = main|backfill|submit|salloc; detail.node_cpus = CPUs per node in hostlist order, when not equal and not all of each node
+    # job.started: detail.node_cpus = CPUs per node in hostlist order, when neither equal nor all of each node
+    JOB_STARTED = "job.started"  # node = hostlist; value = CPUs, unit cpu; detail.by = main|backfill|submit|salloc
     # run over, nodes COMPLETING; detail.exit_code and detail.state = COMPLETED|FAILED|TIMEOUT|CANCELLED|
     # NODE_FAIL|PREEMPTED|OUT_OF_MEMORY|DEADLINE|BOOT_FAIL
     JOB_ENDED = "job.ended"
