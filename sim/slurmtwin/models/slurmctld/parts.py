@@ -40,6 +40,9 @@ class Refusal:
 class NodeSelection(Protocol):
     """node_scheduler.c plus the select plugin: which nodes, which cores, who is preempted (slurm.md 1.3, 3.2)."""
 
+    usage_version: int
+    """Grows whenever usage changes: allocate, release, suspend, resume, rebuild. Equal version: equal answers."""
+
     def select_nodes(self, job: Job, part: Partition, avail: int, now_s: int) -> Placement | Refusal:
         """Try to place the job now on nodes of `avail` (a bitmap already cut by the caller)."""
         ...
@@ -107,7 +110,7 @@ class AccountingPolicy(Protocol):
     """acct_policy.c: association and QOS limits (man sacctmgr, resource_limits.html)."""
 
     def admit(self, job: Job) -> str | None:
-        """At submit: fill job.assoc, job.qos, job.account; partition_limits.submit(); limits; the reject reason, or None."""
+        """At submit: fill assoc, qos and account, ask partition_limits.submit(), test limits; the reject reason, or None."""
         ...
 
     def job_submitted(self, job: Job) -> None: ...
@@ -125,7 +128,7 @@ class AccountingPolicy(Protocol):
         ...
 
     def max_nodes(self, job: Job, part: Partition) -> tuple[int, str] | None:
-        """acct_policy_get_max_nodes(): (most nodes the limits allow one job, reason if that is too few); None: no limit."""
+        """acct_policy_get_max_nodes(): (most nodes limits allow one job, reason if that is too few); None: no limit."""
         ...
 
     def timed_out(self, job: Job) -> bool:
@@ -143,14 +146,14 @@ class PartitionPolicy(Protocol):
     """Partition limits and access lists: which reason at submit, which while pending (man slurm.conf)."""
 
     def submit(self, job: Job) -> str | None:
-        """sbatch's refusal, or None; drops closed partitions from job.parts, fills nodes_min and limit_s by their rules.
+        """sbatch's refusal, or None; drops closed partitions from job.parts, fills nodes_min and limit_s.
 
         AccountingPolicy.admit() calls it between finding the QOS and testing the limits, as _job_create() does.
         """
         ...
 
     def pending(self, job: Job, part: Partition, check_min_time: bool = False) -> str | None:
-        """job_limits_check() when the queue is built: the reason, or None. check_min_time: --time-min counts (backfill)."""
+        """job_limits_check() when the queue is built: the reason, or None. check_min_time: --time-min counts."""
         ...
 
     def select(self, job: Job, part: Partition) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slurmtwin.contract.clock import SECOND
@@ -65,10 +66,56 @@ class Slurmctld:
         self.completing: dict[int, Job] = {}
         self.serving = False
         # Slurm's last_*_update stamps (time_t): the schedulers skip work when none has moved
-        self.last_job_update_s = 0
-        self.last_node_update_s = 0
-        self.last_part_update_s = 0
-        self.last_resv_update_s = 0
+        self._last_job_update_s = 0
+        self._last_node_update_s = 0
+        self._last_part_update_s = 0
+        self._last_resv_update_s = 0
+        self.on_update: Callable[[], None] | None = None
+        """Called at every stamp: the backfill agent sleeps until something changes."""
+
+    @property
+    def last_job_update_s(self) -> int:
+        """last_job_update."""
+        return self._last_job_update_s
+
+    @last_job_update_s.setter
+    def last_job_update_s(self, unix_s: int) -> None:
+        self._last_job_update_s = unix_s
+        if self.on_update is not None:
+            self.on_update()
+
+    @property
+    def last_node_update_s(self) -> int:
+        """last_node_update."""
+        return self._last_node_update_s
+
+    @last_node_update_s.setter
+    def last_node_update_s(self, unix_s: int) -> None:
+        self._last_node_update_s = unix_s
+        if self.on_update is not None:
+            self.on_update()
+
+    @property
+    def last_part_update_s(self) -> int:
+        """last_part_update."""
+        return self._last_part_update_s
+
+    @last_part_update_s.setter
+    def last_part_update_s(self, unix_s: int) -> None:
+        self._last_part_update_s = unix_s
+        if self.on_update is not None:
+            self.on_update()
+
+    @property
+    def last_resv_update_s(self) -> int:
+        """last_resv_update."""
+        return self._last_resv_update_s
+
+    @last_resv_update_s.setter
+    def last_resv_update_s(self, unix_s: int) -> None:
+        self._last_resv_update_s = unix_s
+        if self.on_update is not None:
+            self.on_update()
 
     def now_s(self) -> int:
         """time(NULL): the simulated Unix time in whole seconds, truncated."""
