@@ -288,7 +288,9 @@ class NodeLifecycle(Protocol):
         """Node states follow an allocation (make_node_alloc)."""
         ...
 
-    def job_completing(self, nodes: int) -> None: ...
+    def job_completing(self, nodes: int) -> int:
+        """make_node_comp: the run is over there. Returns the nodes that must confirm it: DOWN ones need not."""
+        ...
 
     def job_gone(self, job: Job, nodes: int) -> None:
         """make_node_idle for a job's nodes: clears COMPLETING when none is left, updates idle and avail."""
