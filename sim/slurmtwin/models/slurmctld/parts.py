@@ -259,6 +259,10 @@ class JobLifecycle(Protocol):
         """_purge_missing_jobs found it: complete with node_fail (slurm.md 4.4)."""
         ...
 
+    def kill_on_node(self, job: Job, node: Node) -> None:
+        """kill_job_on_node(): a registering node still has steps of a job that is over: TERMINATE once more."""
+        ...
+
     def epilog_complete(self, job: Job, node: Node) -> None: ...
 
     def end(self, job: Job, state: JobState, reason: str = "") -> None:

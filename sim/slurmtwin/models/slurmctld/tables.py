@@ -69,6 +69,7 @@ class Node:
     index: int
     conf: NodeConf
     base: NodeBase = NodeBase.UNKNOWN
+    """IDLE also stands for ALLOCATED and COMPLETING: NodeLifecycle counts the jobs."""
     flags: NodeFlag = NodeFlag.NONE
     reason: str = ""
     last_response_s: int = 0
@@ -86,6 +87,10 @@ class Node:
     owner_user: str = ""
     """--exclusive=user or a partition's ExclusiveUser: who owns the node."""
     last_busy_s: int = 0
+    boot_req_s: int = 0
+    """When slurmctld asked for a boot (power saving); 0: not waiting for one."""
+    power_req_s: int = 0
+    """When slurmctld asked for power off; 0: not waiting."""
 
     @property
     def name(self) -> str:

@@ -40,6 +40,12 @@ class Slurmds(Protocol):
     works: dict[int, Work]
     """What runs on the nodes, by Slurm job id, in start order. Its owner puts it in and takes it out."""
 
+    def send(self, node: Node, arrived: Callable[[int], None]) -> None:
+        """A message slurmctld has sent and does not wait for: `arrived(node.bit)` when the slurmd takes it;
+        dropped when it cannot be reached.
+        """
+        ...
+
     def call(self, node: Node, answered: Callable[[], None], lost: Callable[[], None]) -> None:
         """One RPC slurmctld -> slurmd of a deaf node: `answered` runs when the slurmd takes it after all,
         `lost` when the connect retries or the message time-out are over (slurm.md 4.2 "RPC connect retry").
