@@ -1,0 +1,53 @@
+"""Nobody starts on a node that is DOWN, drained, not responding, INVAL or gone (slurm.md 4.1 "Schedulable")."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slurmtwin_reports.history import History, Row, at, label, nodes_of
+from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
+
+NAME: Final = "usable-nodes"
+
+BARS: Final = {
+    "node.down": "DOWN", "node.drained": "drained", "node.not_responding": "not responding",
+    "node.invalid": "INVAL", "node.deleted": "deleted",
+}  # fmt: skip
+CLEARS: Final = {
+    "node.up": ("DOWN",),
+    "node.resumed": ("DOWN", "drained"),
+    "node.responding": ("not responding",),
+    "node.registered": ("not responding", "INVAL"),
+    "node.created": ("deleted",),
+}
+
+
+def check(history: History) -> Verdict:
+    """Broken for a start that surely came after the node became unusable; unknown when no job started."""
+    findings: list[str] = []
+    barred: dict[str, dict[str, int]] = {}
+    starts = 0
+    for row in history.rows():
+        if row.kind in BARS:
+            for node in nodes_of(row.node or ""):
+                barred.setdefault(node, {})[BARS[row.kind]] = row.t_ns + row.t_err_ns
+        elif row.kind in CLEARS:
+            for node in nodes_of(row.node or ""):
+                for word in CLEARS[row.kind]:
+                    barred.get(node, {}).pop(word, None)
+        elif row.kind == "job.started":
+            starts += 1
+            if barred:
+                findings += _misplaced(row, barred)
+    if findings:
+        return broken(NAME, findings)
+    return holds(NAME, f"{starts} starts") if starts else unknown(NAME, "no job started")
+
+
+def _misplaced(row: Row, barred: dict[str, dict[str, int]]) -> list[str]:
+    out = []
+    for node in nodes_of(row.node or ""):
+        words = [word for word, since in barred.get(node, {}).items() if since < row.t_ns - row.t_err_ns]
+        if words:
+            out.append(f"job {label(row.key)} started at {at(row.t_ns)} on {node}, which was {' and '.join(words)}")
+    return out

@@ -1,0 +1,361 @@
+"""Twin against real: n repetitions of the real thing, one twin run started from each one's recorded times.
+
+The bar (DESIGN 5): median start error <= 1 s, p95 <= one backfill interval, per-class mean wait within 5 %,
+node sets >= 99 % equal; each or at most 1.5 times what the real runs differ by among themselves. Times compare
+as intervals: an error counts from where the two measurement intervals stop touching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin_reports.history import History, JobKey, Row, nodes_of
+from slurmtwin_reports.job_table import CLASS_NAMES, JobTable, job_table
+from slurmtwin_reports.metrics import quantile, summary
+from slurmtwin_reports.verdict import Outcome, Verdict
+
+MEDIAN_BAR_NS: Final = SECOND
+WAIT_BAR: Final = 0.05
+MISS_BAR: Final = 0.01
+SPREAD_FACTOR: Final = 1.5
+CLASS_JOBS: Final = 20
+"""A class with fewer jobs has no mean wait worth comparing."""
+ALL: Final = "all jobs"
+MILESTONES: Final = (
+    "node.not_responding", "node.down", "node.up", "node.responding", "job.requeued", "slurmctld.started",
+    "slurmctld.took_over", "slurmctld.standby",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Side:
+    """One run, digested: its jobs, its milestones, and whether it came to its own end."""
+
+    history: History
+    table: JobTable
+    ended: str
+    milestones: dict[str, list[Row]]
+    faults: int
+
+    @classmethod
+    def of(cls, history: History) -> Side:
+        """Walk a history once for the jobs, once for the rest."""
+        ended, faults = "", 0
+        milestones: dict[str, list[Row]] = {}
+        for row in history.rows():
+            if row.kind in MILESTONES:
+                milestones.setdefault(f"{row.kind} {row.node or row.job_id or ''}".strip(), []).append(row)
+            elif row.kind == "fault.injected":
+                faults += 1
+            elif row.kind == "run.ended":
+                ended = str(row.details.get("why", ""))
+        return cls(history, job_table(history), ended, milestones, faults)
+
+
+@dataclass(slots=True)
+class Difference:
+    """How two runs of one workload differ. `errors_ns` are start errors as intervals, one per matched start."""
+
+    errors_ns: list[int] = field(default_factory=list)
+    signed_ns: list[int] = field(default_factory=list)
+    """Midpoint of the first minus midpoint of the second, for figures."""
+    run_errors_ns: list[int] = field(default_factory=list)
+    milestone_errors_ns: list[int] = field(default_factory=list)
+    milestones_missed: int = 0
+    missed: int = 0
+    """Starts on one side only."""
+    other_nodes: int = 0
+    other_states: int = 0
+    jobs: int = 0
+    classes: dict[str, ClassGap] = field(default_factory=dict)
+
+    def merge(self, other: Difference) -> None:
+        """Pool another pair of runs."""
+        for name in ("errors_ns", "signed_ns", "run_errors_ns", "milestone_errors_ns"):
+            getattr(self, name).extend(getattr(other, name))
+        for name in ("milestones_missed", "missed", "other_nodes", "other_states", "jobs"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, gap in other.classes.items():
+            self.classes.setdefault(name, ClassGap()).merge(gap)
+
+
+@dataclass(slots=True)
+class ClassGap:
+    """Mean waits of one class in each pair of runs, ns, and the measurement error of their difference."""
+
+    jobs: int = 0
+    pairs: list[tuple[float, float, float]] = field(default_factory=list)
+
+    def merge(self, other: ClassGap) -> None:
+        """Pool another pair of runs."""
+        self.jobs = max(self.jobs, other.jobs)
+        self.pairs += other.pairs
+
+    @property
+    def relative(self) -> float:
+        """Mean over the pairs of |a - b| / b beyond measurement error; b is the second (real) run's mean."""
+        gaps = []
+        for a, b, error in self.pairs:
+            beyond = max(0.0, abs(a - b) - error)
+            gaps.append(beyond / b if b > 0 else float(beyond > 0))
+        return sum(gaps) / len(gaps) if gaps else 0.0
+
+
+def difference(a: Side, b: Side) -> Difference:
+    """Compare two runs start by start (job, number of the attempt), class by class, milestone by milestone."""
+    out = Difference()
+    for key, record in a.table.records.items():
+        other = b.table.records.get(key)
+        out.jobs += 1
+        if other is None:
+            out.other_states += 1
+            out.missed += len(record.attempts)
+            continue
+        out.other_states += record.state != other.state
+        out.missed += abs(len(record.attempts) - len(other.attempts))
+        for mine, real in zip(record.attempts, other.attempts, strict=False):
+            apart = mine.start_ns - real.start_ns
+            error = mine.start_err_ns + real.start_err_ns
+            out.errors_ns.append(max(0, abs(apart) - error))
+            out.signed_ns.append(apart)
+            out.other_nodes += mine.nodes != real.nodes and _nodes(mine.nodes) != _nodes(real.nodes)
+            if mine.end_ns is not None and real.end_ns is not None:
+                run = (mine.end_ns - mine.start_ns) - (real.end_ns - real.start_ns)
+                error += mine.end_err_ns + real.end_err_ns
+                out.run_errors_ns.append(max(0, abs(run) - error))
+    for key, record in b.table.records.items():
+        if key not in a.table.records:
+            out.jobs += 1
+            out.other_states += 1
+            out.missed += len(record.attempts)
+    out.classes = _class_gaps(a.table, b.table)
+    _compare_milestones(a, b, out)
+    return out
+
+
+def _nodes(text: str) -> list[str]:
+    return sorted(nodes_of(text))
+
+
+def _class_gaps(a: JobTable, b: JobTable) -> dict[str, ClassGap]:
+    """Mean waits per class over the jobs that started in both runs; classed by what the second run's jobs are."""
+    members: dict[str, list[JobKey]] = {ALL: []}
+    for key, record in b.records.items():
+        other = a.records.get(key)
+        if record.wait_ns is None or other is None or other.wait_ns is None:
+            continue
+        members[ALL].append(key)
+        for by in CLASS_NAMES:
+            members.setdefault(f"{by} {b.class_of(record, by)}", []).append(key)
+    whole = len(members[ALL])
+    out: dict[str, ClassGap] = {}
+    for name, keys in members.items():
+        if not keys or (name != ALL and len(keys) == whole):
+            continue
+        mine, real = _mean_wait(a, keys), _mean_wait(b, keys)
+        error = sum(_wait_error(a, k) + _wait_error(b, k) for k in keys) / len(keys)
+        out[name] = ClassGap(len(keys), [(mine, real, error)])
+    return out
+
+
+def _mean_wait(table: JobTable, keys: Iterable[JobKey]) -> float:
+    waits = [table.records[k].wait_ns or 0 for k in keys]
+    return sum(waits) / len(waits)
+
+
+def _wait_error(table: JobTable, key: JobKey) -> int:
+    record = table.records[key]
+    return record.submit_err_ns + record.attempts[0].start_err_ns
+
+
+def _compare_milestones(a: Side, b: Side, out: Difference) -> None:
+    """The k-th occurrence of a milestone on one target against the k-th of the other run, after faults only."""
+    if not (a.faults and b.faults):
+        return
+    for name in sorted(set(a.milestones) | set(b.milestones)):
+        mine, real = a.milestones.get(name, []), b.milestones.get(name, [])
+        out.milestones_missed += abs(len(mine) - len(real))
+        for x, y in zip(mine, real, strict=False):
+            out.milestone_errors_ns.append(max(0, abs(x.t_ns - y.t_ns) - x.t_err_ns - y.t_err_ns))
+
+
+@dataclass(slots=True)
+class Conformance:
+    """The outcome for one scenario and version: verdicts, pooled differences, and figures of the real runs."""
+
+    scenario: str
+    version: str
+    verdicts: list[Verdict]
+    twin: Difference
+    real: Difference
+    """Among the real repetitions themselves."""
+    repetitions: int
+    real_summary: dict[str, Any]
+
+    def row(self) -> dict[str, Any]:
+        """The scenario's row of the table of figures; seconds and shares."""
+        starts = len(self.twin.errors_ns)
+        worst = max((g.relative for n, g in self.twin.classes.items() if _counts(n, g)), default=None)
+        return {
+            "scenario": self.scenario, "version": self.version, "repetitions": self.repetitions,
+            "jobs": self.twin.jobs // max(1, self.repetitions), "starts": starts,
+            "median_start_error_s": _s(quantile(self.twin.errors_ns, 0.5)),
+            "p95_start_error_s": _s(quantile(self.twin.errors_ns, 0.95)),
+            "real_median_start_error_s": _s(quantile(self.real.errors_ns, 0.5)),
+            "real_p95_start_error_s": _s(quantile(self.real.errors_ns, 0.95)),
+            "same_nodes": _equal(self.twin.other_nodes, starts),
+            "real_same_nodes": _equal(self.real.other_nodes, len(self.real.errors_ns)),
+            "worst_class_wait_gap": worst,
+            "real_utilisation": self.real_summary.get("utilisation_loaded"),
+            "real_share_wait_over_60s": self.real_summary.get("share_wait_over_60s"),
+            "real_share_by_backfill": self.real_summary.get("share_by_backfill"),
+        }  # fmt: skip
+
+
+def judge(pairs: Sequence[tuple[History, History]]) -> Conformance:
+    """Verdicts of one scenario from (twin, real) pairs, one per real repetition. Raises InputError without a pair."""
+    if not pairs:
+        raise InputError("nothing to compare: no real run of the scenario is recorded")
+    twins = [Side.of(twin) for twin, _ in pairs]
+    reals = [Side.of(real) for _, real in pairs]
+    pooled, spread = Difference(), Difference()
+    for twin, real in zip(twins, reals, strict=True):
+        pooled.merge(difference(twin, real))
+    for a, b in combinations(reals, 2):
+        spread.merge(difference(a, b))
+    first = reals[0].history
+    facts = first.facts or twins[0].history.facts
+    cut = next((f"a {s.history.world} run was ended early ({s.ended or 'no run.ended row'})"
+                for s in (*twins, *reals) if s.ended != "done"), "")  # fmt: skip
+    judgement = _Judgement(first.scenario, first.version, len(pairs), pooled, spread, cut)
+    judgement.judge_all(facts.bf_interval_ns if facts else 30 * SECOND)
+    cpus = sum(facts.node_cpus.values()) if facts else None
+    return Conformance(
+        first.scenario, first.version, judgement.verdicts, pooled, spread, len(pairs),
+        mean_summary([summary(r.table, cpus) for r in reals]),
+    )  # fmt: skip
+
+
+def mean_summary(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean of each number over the repetitions; what is not a number is left out."""
+    out: dict[str, Any] = {}
+    for name in summaries[0] if summaries else ():
+        values = [s[name] for s in summaries if isinstance(s[name], int | float)]
+        if values:
+            out[name] = sum(values) / len(values)
+    return out
+
+
+@dataclass(slots=True)
+class _Judgement:
+    """Collects the verdicts of one scenario."""
+
+    scenario: str
+    version: str
+    repetitions: int
+    twin: Difference
+    real: Difference
+    cut: str
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    def judge_all(self, bf_interval_ns: int) -> None:
+        twin, real = self.twin, self.real
+        p95_bar = bf_interval_ns if bf_interval_ns > 0 else MEDIAN_BAR_NS
+        self._times("start error, median", twin.errors_ns, real.errors_ns, 0.5, MEDIAN_BAR_NS)
+        self._times("start error, p95", twin.errors_ns, real.errors_ns, 0.95, p95_bar)
+        self._times("run length error, median", twin.run_errors_ns, real.run_errors_ns, 0.5, MEDIAN_BAR_NS)
+        starts, real_starts = len(twin.errors_ns), len(real.errors_ns)
+        self._misses("starts on both sides", twin.missed, starts + twin.missed, real.missed, real_starts + real.missed)
+        self._misses("node sets", twin.other_nodes, starts, real.other_nodes, real_starts)
+        self._misses("final states", twin.other_states, twin.jobs, real.other_states, real.jobs)
+        self._waits()
+        if twin.milestone_errors_ns or twin.milestones_missed:
+            self._milestones(p95_bar)
+
+    def _add(self, subject: str, size: float, unit: str, bar: float, text: str, judged: bool = True) -> None:
+        outcome = Outcome.AGREE if size <= bar else Outcome.DIFFER
+        if self.cut or not judged:
+            outcome, text = Outcome.UNKNOWN, self.cut or text
+        self.verdicts.append(Verdict(
+            scenario=self.scenario, version=self.version, subject=subject, outcome=outcome, reason=text,
+            size=size, unit=unit, bar=bar,
+        ))  # fmt: skip
+
+    def _times(self, subject: str, errors: list[int], spread: list[int], q: float, bar_ns: int) -> None:
+        size, among = quantile(errors, q), quantile(spread, q)
+        if size is None:
+            self._add(subject, 0, "s", bar_ns / 1e9, "no start to compare", judged=False)
+            return
+        bar = max(bar_ns, SPREAD_FACTOR * (among or 0))
+        text = f"{size / 1e9:.3g} s over {len(errors)} pairs in {self.repetitions} runs; bar {bar / 1e9:.3g} s"
+        if among is not None:
+            text += f"; real against real {among / 1e9:.3g} s"
+        self._add(subject, size / 1e9, "s", bar / 1e9, text)
+
+    def _misses(self, subject: str, missed: int, total: int, real_missed: int, real_total: int) -> None:
+        if not total:
+            self._add(subject, 0, "ratio", MISS_BAR, "nothing to compare", judged=False)
+            return
+        share = missed / total
+        among = real_missed / real_total if real_total else None
+        bar = max(MISS_BAR, SPREAD_FACTOR * (among or 0))
+        text = f"{100 * (1 - share):.4g} % of {total} equal; bar {100 * (1 - bar):.4g} %"
+        if among is not None:
+            text += f"; real against real {100 * (1 - among):.4g} %"
+        self._add(subject, share, "ratio", bar, text)
+
+    def _waits(self) -> None:
+        """The class that stands worst against its own bar decides."""
+        subject = "mean wait, per class"
+        judged = [(n, g) for n, g in self.twin.classes.items() if _counts(n, g)]
+        few = len(self.twin.classes) - len(judged)
+        worst: tuple[float, str, ClassGap, float] | None = None
+        for name, gap in judged:
+            among = self.real.classes.get(name)
+            bar = max(WAIT_BAR, SPREAD_FACTOR * among.relative if among else 0.0)
+            if worst is None or gap.relative / bar > worst[0]:
+                worst = (gap.relative / bar, name, gap, bar)
+        if worst is None:
+            self._add(subject, 0, "ratio", WAIT_BAR, "no job started in both worlds", judged=False)
+            return
+        _, name, gap, bar = worst
+        mine, real = (sum(p[i] for p in gap.pairs) / len(gap.pairs) / 1e9 for i in (0, 1))
+        text = f"{name}: {mine:.4g} s against {real:.4g} s, {100 * gap.relative:.3g} % apart; bar {100 * bar:.3g} %"
+        text += f"; worst of {len(judged)} classes" + (f", {few} with under {CLASS_JOBS} jobs left out" if few else "")
+        self._add(subject, gap.relative, "ratio", bar, text)
+
+    def _milestones(self, bar_ns: int) -> None:
+        """Fault milestones: none missing beyond what the real runs miss among themselves, errors within the p95 bar."""
+        twin, real = self.twin, self.real
+        pairs = max(1, self.repetitions * (self.repetitions - 1) // 2)
+        allowed = SPREAD_FACTOR * real.milestones_missed / pairs
+        missed = twin.milestones_missed / max(1, self.repetitions)
+        text = f"{missed:.3g} missing or extra per run; real against real {real.milestones_missed / pairs:.3g}"
+        self._add("milestones, presence", missed, "count", allowed, text)
+        self._times("milestones, p95", twin.milestone_errors_ns, real.milestone_errors_ns, 0.95, bar_ns)
+
+
+def judge_one_step(scenario: str, version: str, same: int, total: int) -> Verdict:
+    """From the recorded state before each real start: did the twin pick the same job and node set (>= 99 %)?"""
+    share = 1 - same / total if total else 0.0
+    outcome = Outcome.UNKNOWN if not total else Outcome.AGREE if share <= MISS_BAR else Outcome.DIFFER
+    reason = f"{same} of {total} starts: same job, same nodes; bar 99 %" if total else "no recorded start"
+    return Verdict(scenario=scenario, version=version, subject="one step", outcome=outcome, reason=reason,
+                   size=share, unit="ratio", bar=MISS_BAR)  # fmt: skip
+
+
+def _counts(name: str, gap: ClassGap) -> bool:
+    return name == ALL or gap.jobs >= CLASS_JOBS
+
+
+def _s(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e9
+
+
+def _equal(other: int, total: int) -> float | None:
+    return 1 - other / total if total else None

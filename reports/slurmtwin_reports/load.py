@@ -1,0 +1,159 @@
+"""A run folder from disk: the event table cast to its Arrow schema, the manifest, the workload.
+
+Whatever is broken in a file is an InputError with its place, never a traceback of a library.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.cluster_facts import ClusterFacts
+from slurmtwin.contract.errors import InputError, Where
+from slurmtwin.contract.events import COLUMNS, Kind, arrow_schema
+from slurmtwin.contract.manifest import read_manifest
+from slurmtwin_reports.history import History, Row, facts_in
+
+EVENT_FILES: Final = ("events.parquet", "events.jsonl.gz", "events.jsonl")
+_KINDS: Final = frozenset(k.value for k in Kind)
+_REQUIRED: Final = frozenset(c.name for c in COLUMNS if not c.nullable)
+_NAMES: Final = frozenset(c.name for c in COLUMNS)
+
+
+class TableRows:
+    """The rows of an Arrow table, built batch by batch each time they are walked."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        for batch in self.table.select(list(Row._fields)).to_batches(max_chunksize=65_536):
+            yield from map(Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def load_run(folder: Path | str, facts: ClusterFacts | None = None) -> History:
+    """Read a run folder. `facts` replaces those of the manifest. Raises InputError when a file is missing or broken."""
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    return History(manifest, TableRows(load_table(folder)), load_jobs(folder), facts or facts_in(manifest), str(folder))
+
+
+def load_frame(folder: Path | str) -> Any:
+    """The event table as a pandas frame with Arrow-backed columns (nullable int64 and string)."""
+    return frame_of(load_table(Path(folder)))
+
+
+def frame_of(table: Any) -> Any:
+    """The pandas frame of an event table."""
+    import pandas as pd
+
+    return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def load_table(folder: Path) -> Any:
+    """The event table of a run folder as a pyarrow Table in contract.events' schema, closed kinds and seq checked."""
+    for name in EVENT_FILES:
+        path = folder / name
+        if path.exists():
+            table = _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
+            _validate(table, path)
+            return table
+    raise InputError(f"no event table: none of {', '.join(EVENT_FILES)} is here", Where(str(folder)))
+
+
+def load_jobs(folder: Path) -> dict[int, dict[str, Any]]:
+    """RUN/jobs.jsonl by job number; empty when the run has none. Raises InputError with file:line."""
+    path = folder / "jobs.jsonl"
+    jobs: dict[int, dict[str, Any]] = {}
+    if not path.exists():
+        return jobs
+    for number, document in _json_lines(path):
+        job_id = document.get("job_id")
+        if not isinstance(job_id, int) or isinstance(job_id, bool):
+            raise InputError("a job without the number job_id", Where(str(path), number))
+        if job_id in jobs:
+            raise InputError(f"job {job_id} is there twice", Where(str(path), number))
+        jobs[job_id] = document
+    return jobs
+
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"not a readable Parquet file: {str(error).splitlines()[0]}", Where(str(path))) from error
+    if sorted(table.column_names) != sorted(_NAMES):
+        odd = sorted(set(table.column_names) ^ _NAMES)
+        raise InputError(f"columns differ from the event schema: {', '.join(odd)}", Where(str(path)))
+    schema = arrow_schema()
+    try:
+        return table.select(schema.names).cast(schema, safe=True)
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(f"a column of another type: {str(error).splitlines()[0]}", Where(str(path))) from error
+
+
+def _read_lines(path: Path) -> Any:
+    import pyarrow as pa
+
+    schema = arrow_schema()
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    for number, document in _json_lines(path):
+        odd = sorted(set(document) - _NAMES)
+        missing = sorted(name for name in _REQUIRED if document.get(name) is None)
+        if odd or missing:
+            what = f"unknown column {odd[0]}" if odd else f"column {missing[0]} is missing"
+            raise InputError(what, Where(str(path), number))
+        for name, values in columns.items():
+            values.append(document.get(name))
+    arrays = []
+    for column in schema:
+        try:
+            arrays.append(pa.array(columns[column.name], type=column.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            message = str(error).splitlines()[0]
+            raise InputError(f"column {column.name}: {message}", Where(str(path))) from error
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of each line. Raises InputError for anything that is not one JSON object a line."""
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    number = 0
+    try:
+        with opener(path, "rt", encoding="utf-8") as stream:
+            for number, line in enumerate(stream, 1):
+                document = json.loads(line)
+                if not isinstance(document, dict):
+                    raise InputError("a line that is not a JSON object", Where(str(path), number))
+                yield number, document
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise InputError(f"cannot be read to its end: {error}", Where(str(path), number)) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}", Where(str(path), number)) from error
+
+
+def _validate(table: Any, path: Path) -> None:
+    """Kinds are closed; seq counts from 0 without a gap; one run and one world."""
+    import pyarrow.compute as pc
+
+    odd = sorted(set(pc.unique(table["kind"]).to_pylist()) - _KINDS)
+    if odd:
+        raise InputError(f"unknown event kind {odd[0]!r}", Where(str(path)))
+    for name in ("run_id", "world"):
+        values = pc.unique(table[name]).to_pylist()
+        if len(values) > 1:
+            raise InputError(f"rows of more than one {name}: {values[0]!r}, {values[1]!r}", Where(str(path)))
+    for name in ("cause_seq", "t_err_ns"):
+        lowest = pc.min(table[name]).as_py()
+        if lowest is not None and lowest < 0:
+            raise InputError(f"a negative {name}", Where(str(path)))
