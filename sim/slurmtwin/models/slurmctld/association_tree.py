@@ -11,8 +11,8 @@ from typing import Final
 
 from slurmtwin.contract.clock import MINUTE
 from slurmtwin.contract.cluster import AssocConf, ClusterConf, Limits, QosConf
-from slurmtwin.models.slurmctld.tables import bits
-from slurmtwin.models.slurmctld.tres import Pairs, TresTable
+from slurmtwin.models.slurmctld.node_counts import NodeCounts
+from slurmtwin.models.slurmctld.tres import ENERGY, NODE, Pairs, TresTable
 
 USE_PARENT: Final = -2
 """Fairshare=parent (SLURMDB_FS_USE_PARENT)."""
@@ -25,39 +25,42 @@ _INHERITED: Final = (
     "max_jobs", "max_jobs_accrue", "max_submit_jobs", "max_tres_per_job", "max_tres_per_node",
     "max_tres_mins_per_job", "max_wall_per_job_ns", "min_prio_thresh",
 )  # fmt: skip
-"""What a child takes from its parent account when it has none of its own; the others are group limits (man sacctmgr)."""
+"""What a child without its own takes from its parent account; the others are group limits (man sacctmgr)."""
 
 
 class Counters:
     """What the running and submitted jobs of one association, QOS, user or account hold now."""
 
-    __slots__ = ("accrue", "jobs", "node_jobs", "run_secs", "submit_jobs", "tres")
+    __slots__ = ("jobs", "nodes", "run_secs", "submit_jobs", "tres")
 
     def __init__(self, tres_count: int) -> None:
         self.jobs = 0
         self.submit_jobs = 0
-        self.accrue = 0
         self.tres = [0] * tres_count
+        """In use now; a node that several jobs share counts once."""
         self.run_secs = [0] * tres_count
         """TRES-seconds that the running jobs may still use: their limits less what was charged."""
-        self.node_jobs: dict[int, int] = {}
-        """Jobs per node index; its length is the used count of TRES node."""
+        self.nodes = NodeCounts()
 
-    def add_nodes(self, nodes: int) -> None:
-        """A node that several jobs share counts once."""
-        count = self.node_jobs
-        for i in bits(nodes):
-            count[i] = count.get(i, 0) + 1
+    def take(self, counts: list[int], nodes: int) -> None:
+        """A job with that allocation starts."""
+        tres = self.tres
+        for i, count in enumerate(counts):
+            if count and i != ENERGY:
+                tres[i] += count
+        self.nodes.add(nodes)
+        tres[NODE] = self.nodes.some.bit_count()
+        self.jobs += 1
 
-    def remove_nodes(self, nodes: int) -> None:
-        """The inverse of add_nodes."""
-        count = self.node_jobs
-        for i in bits(nodes):
-            left = count.get(i, 0) - 1
-            if left > 0:
-                count[i] = left
-            else:
-                count.pop(i, None)
+    def give_back(self, counts: list[int], nodes: int) -> None:
+        """The inverse of take()."""
+        tres = self.tres
+        for i, count in enumerate(counts):
+            if count and i != ENERGY:
+                tres[i] = max(0, tres[i] - count)
+        self.nodes.take(nodes)
+        tres[NODE] = self.nodes.some.bit_count()
+        self.jobs = max(0, self.jobs - 1)
 
 
 @dataclass(slots=True, eq=False)

@@ -49,6 +49,12 @@ def max_time_s(part: Partition) -> int | None:
     return None if limit < 0 else limit // SECOND
 
 
+def _names_nodes(job: Job) -> bool:
+    """The request fixes a node count, by --nodes, --nodelist or tasks per node."""
+    request = job.request
+    return request.nodes_min is not None or bool(request.nodelist) or bool(request.ntasks and request.ntasks_per_node)
+
+
 def _over(limit_s: int | None, most_s: int | None) -> bool:
     return limit_s is not None and most_s is not None and (limit_s < 0 or limit_s > most_s)
 
@@ -87,8 +93,9 @@ class PartitionLimits:
         request = job.request
         failed: SubmitError | None = None
         passed = False
+        nodes_min = job.nodes_min if _names_nodes(job) else None
         for part in parts:
-            error = self.access(job, part, request.nodes_min, request.nodes_max, job.limit_s)
+            error = self.access(job, part, nodes_min, job.nodes_max or None, job.limit_s)
             if error is None and request.nodelist and not self._nodelist_inside(job, part):
                 error = SubmitError.NODES_NOT_IN_PARTITION
             if error is None:
@@ -113,22 +120,19 @@ class PartitionLimits:
 
     def _submit_size(self, job: Job, parts: list[Partition]) -> SubmitError | None:
         request, flags = job.request, self.qos_flags(job)
+        nodes_max = job.nodes_max or None
         least = min(p.conf.min_nodes for p in parts)
         most = max(1 << 31 if p.conf.max_nodes < 0 else p.conf.max_nodes for p in parts)
         below_ok = "partitionminnodes" in flags
         enforce = self._enforce != "no"
-        if request.nodes_min is None:
+        if not _names_nodes(job):
             job.nodes_min = max(job.nodes_min, least if least and (self._old or not below_ok) else 1)
-        elif request.nodes_min > most and enforce and "partitionmaxnodes" not in flags:
+        elif job.nodes_min > most and enforce and "partitionmaxnodes" not in flags:
             return SubmitError.NODE_COUNT
-        elif (
-            request.nodes_min < least
-            and (request.nodes_max is None or request.nodes_max >= least)
-            and (self._old or not below_ok)
-        ):
+        elif job.nodes_min < least and (nodes_max is None or nodes_max >= least) and (self._old or not below_ok):
             job.nodes_min = least
         if enforce and not below_ok:
-            if request.nodes_max is not None and request.nodes_max < least:
+            if nodes_max is not None and nodes_max < least:
                 return SubmitError.NODE_COUNT
             if not self._old and request.ntasks is not None and request.ntasks < least:
                 return SubmitError.TASK_COUNT

@@ -105,6 +105,10 @@ class PriorityPlugin(Protocol):
         """Charge usage up to now."""
         ...
 
+    def catch_up(self) -> None:
+        """Bring the decayed usage to now: calculations that nobody waited for are made up."""
+        ...
+
 
 class AccountingPolicy(Protocol):
     """acct_policy.c: association and QOS limits (man sacctmgr, resource_limits.html)."""
@@ -129,6 +133,11 @@ class AccountingPolicy(Protocol):
 
     def max_nodes(self, job: Job, part: Partition) -> tuple[int, str] | None:
         """acct_policy_get_max_nodes(): (most nodes limits allow one job, reason if that is too few); None: no limit."""
+        ...
+
+    @property
+    def watches_usage(self) -> bool:
+        """Limits on usage can end running jobs: only then does the 30 s scan have to ask timed_out()."""
         ...
 
     def timed_out(self, job: Job) -> bool:

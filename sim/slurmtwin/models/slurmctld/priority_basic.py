@@ -35,6 +35,9 @@ class PriorityBasic:
         if not job.direct_prio:
             self._last = min(self._last, job.priority + job.nice)
 
+    def catch_up(self) -> None:
+        """No usage is kept."""
+
     def job_started(self, job: Job) -> None:
         """No usage is kept."""
 
