@@ -21,6 +21,11 @@ class HostCosts:
     """The script ends -> slurmctld has its completion message."""
     epilog_ns: int = 0
     """slurmctld sends TERMINATE -> it has the last node's epilog complete."""
+    epilog_by_message: bool = False
+    """The batch host's slurmd finds the slurmstepd of an ended script still there: it answers TERMINATE later, by
+    MESSAGE_EPILOG_COMPLETE, which starts a scheduling pass at once (slurm.md 1.1). False: "already complete"."""
+    kill_ns: int = 0
+    """What a live script adds to epilog_ns: signals, the end of the processes, slurmd's wait for them."""
     rpc_ns: int = 0
     """Any other small RPC, one way."""
     main_pass_ns: int = 0
@@ -41,4 +46,4 @@ class HostCosts:
 
     def scaled(self, factor: float) -> HostCosts:
         """The same host as seen from a clock that runs `factor` times as fast."""
-        return replace(self, **{f.name: round(getattr(self, f.name) * factor) for f in fields(self)})
+        return replace(self, **{f.name: round(getattr(self, f.name) * factor) for f in fields(self) if f.name.endswith("_ns")})

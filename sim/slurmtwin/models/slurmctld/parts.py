@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.models.slurmctld.allocation import Allocation
 from slurmtwin.models.slurmctld.background import Duty
+from slurmtwin.models.slurmctld.node_report import NodeReport
 from slurmtwin.models.slurmctld.states import DependState, JobState
 from slurmtwin.models.slurmctld.tables import Job, Node, Partition
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurmd.batch_job import BatchJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +278,10 @@ class JobLifecycle(Protocol):
 
     def epilog_complete(self, job: Job, node: Node) -> None: ...
 
+    def batch_complete(self, work: BatchJob) -> None:
+        """REQUEST_COMPLETE_BATCH_SCRIPT: slurmstepd reports the script's end."""
+        ...
+
     def end(self, job: Job, state: JobState, reason: str = "") -> None:
         """End a running job or cancel a pending one."""
         ...
@@ -309,8 +317,16 @@ class NodeLifecycle(Protocol):
         """make_node_idle for a job's nodes: clears COMPLETING when none is left, updates idle and avail."""
         ...
 
-    def rpc_failed(self, node: Node) -> None:
-        """A launch or kill RPC found nobody: NO_RESPOND at once."""
+    def not_responding(self, node: Node, sent_s: int) -> None:
+        """An RPC sent at sent_s was lost: NO_RESPOND at once (node_not_resp()). slurmd/daemon.py says it."""
+        ...
+
+    def reach_changed(self, nodes: int) -> None:
+        """Slurmds of these nodes fell silent, or answer again."""
+        ...
+
+    def register(self, reports: Iterable[NodeReport]) -> None:
+        """Registrations arrived (slurm.md 4.3)."""
         ...
 
     def answered(self, node: Node) -> None:

@@ -1,0 +1,204 @@
+"""A run ends: the completion RPC, COMPLETING, TERMINATE to the nodes, epilogs, and then the next pass.
+
+Follows job_mgr.c _job_complete(), job_signal(), _job_timed_out() and job_epilog_complete(), node_scheduler.c
+deallocate_nodes(), slurmd/req.c _rpc_terminate_job() (slurm.md 1.1, 4.6). Nodes are handled together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld import event_details as details
+from slurmtwin.models.slurmctld.states import JobState
+from slurmtwin.models.slurmctld.tables import bits
+from slurmtwin.models.slurmd.batch_job import SIGTERM, BatchJob
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Job, Node
+    from slurmtwin.models.slurmd.batch_job import NodeSide
+
+class JobEnd:
+    """Ends of runs of one slurmctld."""
+
+    def __init__(self, ctld: Slurmctld, lifecycle: Lifecycle, side: NodeSide) -> None:
+        self._ctld = ctld
+        self._lifecycle = lifecycle
+        self._side = side
+
+    def batch_complete(self, work: BatchJob) -> None:
+        """REQUEST_COMPLETE_BATCH_SCRIPT: the script has ended by itself (job_complete())."""
+        ctld = self._ctld
+        job = ctld.jobs.get(work.slurm_id)
+        if job is None or job.start_s != work.start_s or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
+            return  # a late or a second completion
+        for part_of in job.het_job or (job,):
+            self.finish(part_of, self._outcome(part_of, work), exit_code=work.exit_code, signal=work.signal)
+
+    def _outcome(self, job: Job, work: BatchJob) -> JobState:
+        """_job_complete(): exit code first; past its time limit a clean exit still counts as TIMEOUT."""
+        if job.preempt_s and self._ctld.conf.version != "22.05":
+            return JobState.PREEMPTED
+        if work.exit_code or work.signal:
+            return JobState.FAILED
+        over_s = self._lifecycle.limits.over_time_s(job)
+        return JobState.TIMEOUT if job.end_s + over_s < self._ctld.now_s() else JobState.COMPLETED
+
+    def finish(
+        self,
+        job: Job,
+        state: JobState,
+        reason: str = "",
+        exit_code: int = 0,
+        signal: int = 0,
+        requeue: bool = False,
+        shown: str = "",
+    ) -> None:
+        """The run is over in this state; its nodes go COMPLETING and get TERMINATE.
+
+        requeue: the job goes back to PENDING when its nodes are done (slurm.md 4.5, 4.6). shown: the state's name
+        in accounting where it is no JobState (REQUEUED).
+        """
+        ctld = self._ctld
+        now_s = ctld.now_s()
+        allocation = job.alloc
+        assert allocation is not None
+        suspended = job.state is JobState.SUSPENDED
+        job.end_s = job.suspend_s if suspended else now_s
+        job.state = state
+        job.completing = True
+        job.configuring = False
+        job.last_active_s = now_s
+        job.exit_code = exit_code
+        if reason:
+            job.reason = reason
+        ctld.running.pop(job.slurm_id, None)
+        ctld.completing[job.slurm_id] = job
+        nodes = allocation.nodes
+        ctld.limits.job_ended(job)
+        ctld.selection.release(job, nodes)
+        waiting = job.completing_nodes = ctld.nodes_lifecycle.job_completing(nodes)
+        ctld.last_job_update_s = ctld.last_node_update_s = now_s
+        ctld.emit(
+            Kind.JOB_ENDED,
+            job_id=job.request.job_id,
+            detail=details.of_task(details.ended(shown or state.name, exit_code, signal), job.array_task),
+        )
+        if requeue:
+            self._lifecycle.requeues.back_to_pending(job)
+        self._lifecycle.array_task_ended(job)
+        self._terminate(job, nodes)
+        if not waiting:
+            self._completed(job, nodes, by_message=False)
+        ctld.store.changed()
+
+    def _terminate(self, job: Job, nodes: int) -> None:
+        """REQUEST_TERMINATE_JOB (or KILL_TIMELIMIT, KILL_PREEMPTED) to all nodes, through the agent."""
+        ctld, side = self._ctld, self._side
+        reached = job.completing_nodes & ~side.slurmds.deaf
+        work = job.work
+        running = isinstance(work, BatchJob) and work.unheard and side.slurmds.works.get(work.slurm_id) is work
+        if reached:
+            cost = ctld.costs.epilog_ns + ctld.costs.epilog_script_ns
+            if running and isinstance(work, BatchJob) and work.nodes & ~side.slurmds.deaf:
+                side.env.call_in(ctld.costs.rpc_ns, lambda _: work.kill(SIGTERM))
+                cost += ctld.costs.kill_ns
+            ctld.env.call_in(cost, self._epilogs, (job, job.start_s, reached, running))
+        for index in bits(nodes & side.slurmds.deaf):
+            self._call_deaf(job, index)
+        if job.completing_nodes & side.slurmds.deaf:
+            self._lifecycle.purge.watch_completing(job)
+
+    def _call_deaf(self, job: Job, index: int) -> None:
+        node = self._ctld.nodes.nodes[index]
+        start_s = job.start_s
+
+        def answered() -> None:
+            work = job.work
+            if isinstance(work, BatchJob) and work.start_s == start_s:
+                work.kill(SIGTERM)
+            self._ctld.env.call_in(self._ctld.costs.epilog_ns, self._epilogs, (job, start_s, node.bit, True))
+
+        self._side.slurmds.call(node, answered, lambda: None)
+
+    def _epilogs(self, argument: tuple[Job, int, int, bool]) -> None:
+        job, start_s, nodes, killed = argument
+        if job.start_s == start_s and job.completing:
+            self.nodes_done(job, nodes, killed or self._side.costs.epilog_by_message)
+
+    def nodes_done(self, job: Job, nodes: int, by_message: bool) -> None:
+        """job_epilog_complete() of these nodes; the last one ends COMPLETING and lets the scheduler know.
+
+        by_message: MESSAGE_EPILOG_COMPLETE runs a pass at once; the answer "already complete" to TERMINATE only
+        queues one (slurm.md 1.1).
+        """
+        done = job.completing_nodes & nodes
+        if not done:
+            return
+        job.completing_nodes &= ~done
+        if job.completing_nodes:
+            self._ctld.nodes_lifecycle.job_gone(job, done)
+            self._ctld.last_node_update_s = self._ctld.now_s()
+        else:
+            self._completed(job, done, by_message)
+
+    def _completed(self, job: Job, done: int, by_message: bool) -> None:
+        """cleanup_completing(): licences come back, a requeued job waits again, the scheduler may run."""
+        ctld = self._ctld
+        job.completing = False
+        ctld.completing.pop(job.slurm_id, None)
+        ctld.nodes_lifecycle.job_gone(job, done)
+        if job.licenses:
+            ctld.licenses.give_back(job)
+        ctld.last_job_update_s = ctld.last_node_update_s = ctld.now_s()
+        ctld.emit(Kind.JOB_COMPLETED, job_id=job.request.job_id, detail=details.of_task(None, job.array_task))
+        if job.state is JobState.PENDING:
+            self._lifecycle.requeues.pending_again(job)
+        else:
+            self._lifecycle.left(job)
+        if by_message:
+            ctld.schedulers.pass_now()
+        else:
+            ctld.schedulers.queue_pass()
+        ctld.store.changed()
+
+    def kill_on_node(self, job: Job, node: Node) -> None:
+        """kill_job_on_node(): the node still has processes of a job that is over."""
+        ctld, start_s = self._ctld, job.start_s
+        work = self._side.slurmds.works.get(job.slurm_id)
+
+        def arrived(bit: int) -> None:
+            if work is not None:
+                work.abort(bit)
+            ctld.env.call_in(ctld.costs.epilog_ns + ctld.costs.kill_ns, self._epilogs, (job, start_s, bit, True))
+
+        self._side.slurmds.send(node, arrived)
+
+    def kill_again(self, job: Job) -> None:
+        """re_kill_job(): TERMINATE once more to the nodes that have not answered (purge, each 60 s)."""
+        self._terminate(job, job.completing_nodes)
+
+    def resend_after_s(self) -> int:
+        """Silence after which a COMPLETING job is killed again: KillWait + 2*MessageTimeout."""
+        timers = self._ctld.conf.timers
+        return (timers.kill_wait_ns + 2 * timers.message_timeout_ns) // SECOND
+
+    def cancel_pending(self, job: Job, state: JobState, reason: str = "") -> None:
+        """A job that holds nothing ends: scancel, deadline, a dependency that can never be met."""
+        ctld = self._ctld
+        ctld.schedulers.dequeue(job)
+        job.state = state
+        job.start_s = job.end_s = ctld.now_s()
+        if reason:
+            job.reason = reason
+        ctld.last_job_update_s = ctld.now_s()
+        ctld.emit(
+            Kind.JOB_ENDED,
+            job_id=job.request.job_id,
+            detail=details.of_task(details.ended(state.name, 0, 0), job.array_task),
+        )
+        self._lifecycle.left(job)
+        ctld.store.changed()

@@ -1,0 +1,188 @@
+"""One batch job on its nodes: the script on the batch host, its end, and what a kill does (slurm.md 4.6).
+
+A job is one object, however wide: only its batch host runs something. The script dies of the first SIGTERM
+(it traps nothing), so KillWait is met only by a frozen host; the processes of a lost container report nothing.
+Follows slurmd/req.c _rpc_batch_job(), _rpc_terminate_job(), _rpc_abort_job() and slurmstepd's batch_finish().
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.engine.event_sink import detail_text
+
+if TYPE_CHECKING:
+    from slurmtwin.contract.jobs import JobRequest
+    from slurmtwin.engine.environment import Call, Environment
+    from slurmtwin.engine.event_sink import EventSink
+    from slurmtwin.models.slurmctld.host_costs import HostCosts
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Job
+    from slurmtwin.models.slurmd.parts import Slurmds, ToController
+
+SIGKILL: Final = 9
+SIGTERM: Final = 15
+STEPD_RETRY_NS: Final = 15 * SECOND
+"""slurmstepd tries again so long after a failed completion message (stepd/mgr.c)."""
+STEPD_TRIES_OLD: Final = 241
+"""22.05 to 23.11 give up then (MAX_RETRY in stepd/mgr.c); later versions never do."""
+
+_ENDED_WELL: Final = '{"exit_code":0}'
+
+
+class NodeSide:
+    """What every job on the nodes needs: the environment's clock, the event sink, and the way to slurmctld."""
+
+    __slots__ = ("cluster", "costs", "env", "sink", "slurmds", "stepd_tries")
+
+    def __init__(
+        self,
+        env: Environment,
+        sink: EventSink,
+        slurmds: Slurmds,
+        cluster: ToController,
+        costs: HostCosts,
+        version: str,
+    ) -> None:
+        self.env = env
+        self.sink = sink
+        self.slurmds = slurmds
+        self.cluster = cluster
+        self.costs = costs
+        self.stepd_tries = STEPD_TRIES_OLD if version == "22.05" else -1
+
+
+class BatchJob:
+    """One run of one job (models/slurmd/parts.py Work). A requeued job gets a new one."""
+
+    __slots__ = (
+        "_began_ns", "_call", "_host", "_left_ns", "_side", "array_task", "exit_code", "live", "nodes", "request",
+        "signal", "slurm_id", "start_s", "started", "unheard",
+    )  # fmt: skip
+
+    def __init__(self, side: NodeSide, job: Job, batch_host: str, batch_bit: int, stepds: int) -> None:
+        self._side = side
+        self._host = batch_host
+        self.request: JobRequest = job.request
+        self.array_task = job.array_task
+        self.slurm_id = job.slurm_id
+        self.start_s = job.start_s
+        self.nodes = stepds | batch_bit
+        self.started = False
+        self.live = True
+        """The script has not ended (launching, running or stopped)."""
+        self.unheard = True
+        """slurmctld has not been told of the end."""
+        self.exit_code = 0
+        self.signal = 0
+        self._left_ns = job.request.run_ns
+        self._began_ns = 0
+        self._call: Call | None = None
+
+    @property
+    def expected_end_ns(self) -> int | None:
+        """When slurmctld would hear of the script's own end; None: never by itself."""
+        if self._left_ns is None or not self.live:
+            return None
+        begun = self._began_ns if self.started else self._side.env.now_ns + self._side.costs.launch_ns
+        return begun + self._left_ns + self._side.costs.exit_notice_ns
+
+    def launch(self) -> None:
+        """REQUEST_BATCH_JOB_LAUNCH is on its way to a slurmd that answers."""
+        side = self._side
+        side.slurmds.works[self.slurm_id] = self
+        self._call = side.env.call_in(side.costs.launch_ns + side.costs.prolog_ns, self._begin)
+
+    def _emit(self, kind: Kind, detail: str | None) -> None:
+        side = self._side
+        if self.array_task is not None:
+            task = f'"array_task":{self.array_task}'
+            detail = f"{{{task}}}" if detail is None else f"{{{task},{detail[1:]}"
+        side.sink.emit(side.env.now_ns, kind, "slurmd", self.request.job_id, self._host, None, None, detail)
+
+    def _begin(self, _argument: object) -> None:
+        self.started = True
+        self._began_ns = self._side.env.now_ns
+        self._emit(Kind.SCRIPT_STARTED, None)
+        self._call = None
+        if self._left_ns is not None:
+            self._call = self._side.env.call_in(self._left_ns, self._exit)
+
+    def _exit(self, _argument: object) -> None:
+        self.exit_code = self.request.exit_code
+        self._ended(_ENDED_WELL if not self.exit_code else detail_text(exit_code=self.exit_code))
+        self._call = self._side.env.call_in(self._side.costs.exit_notice_ns, self._report)
+
+    def _ended(self, detail: str) -> None:
+        self.live = False
+        if self.started:
+            self._emit(Kind.SCRIPT_ENDED, detail)
+
+    def _report(self, _argument: object) -> None:
+        side = self._side
+        ctld = side.cluster.ctld
+        if ctld is not None:
+            self._tell(ctld)
+        else:
+            side.cluster.deliver(self._tell, STEPD_RETRY_NS, side.stepd_tries)
+
+    def _tell(self, ctld: Slurmctld) -> None:
+        if not self.unheard:
+            return
+        self.unheard = False
+        self._gone()
+        ctld.lifecycle.batch_complete(self)
+
+    def _gone(self) -> None:
+        works = self._side.slurmds.works
+        if works.get(self.slurm_id) is self:
+            del works[self.slurm_id]
+
+    def _cancel(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def kill(self, signal: int) -> None:
+        """The signal reaches every process and ends them; slurmctld, which asked for it, hears nothing more."""
+        self.unheard = False
+        if self.live:
+            self._cancel()
+            self.signal = signal
+            self._ended(detail_text(exit_code=0, signal=signal))
+        self._gone()
+
+    def raise_signal(self, signal: int) -> None:
+        """A signal from slurmctld that the script does not trap: it ends by it and slurmstepd reports that."""
+        if not self.live or not self.started:
+            return
+        self._cancel()
+        self.signal = signal
+        self._ended(detail_text(exit_code=0, signal=signal))
+        self._call = self._side.env.call_in(self._side.costs.exit_notice_ns, self._report)
+
+    def stop(self) -> None:
+        """SIGSTOP to every process (suspend)."""
+        if self.live and self.started and self._left_ns is not None:
+            self._cancel()
+            self._left_ns = max(0, self._left_ns - (self._side.env.now_ns - self._began_ns))
+
+    def go_on(self) -> None:
+        """SIGCONT to every process (resume)."""
+        if self.live and self.started and self._left_ns is not None:
+            self._began_ns = self._side.env.now_ns
+            self._call = self._side.env.call_in(self._left_ns, self._exit)
+
+    def lost(self, nodes: int) -> None:
+        """The containers of these nodes died with every process in them: nobody reports anything."""
+        if not self.nodes & nodes:
+            return
+        self.nodes &= ~nodes
+        if not self.nodes:
+            self.kill(SIGKILL)
+
+    def abort(self, nodes: int) -> None:
+        """REQUEST_ABORT_JOB arrived there: processes are killed at once, slurmctld hears no completion."""
+        self.lost(nodes)
