@@ -71,6 +71,10 @@ class NodeSelection(Protocol):
         """job_req_node_filter() with --exclude: the nodes of `avail` the job may use at all; None: --nodelist not in it."""
         ...
 
+    def free_nodes(self) -> int:
+        """Bitmap of nodes on which some job could still get a CPU now; may be too large, never too small."""
+        ...
+
     def can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
         """The test at submit: on all of the partition's nodes, empty (SELECT_MODE_TEST_ONLY)."""
         ...
@@ -288,6 +292,10 @@ class JobLifecycle(Protocol):
 
     def hold(self, job: Job, reason: str) -> None: ...
 
+    def requeue(self, job: Job, reason: str) -> None:
+        """A running job goes back to PENDING."""
+        ...
+
     def release(self, job: Job) -> None: ...
 
     def recovered(self, job: Job) -> None:
@@ -337,6 +345,14 @@ class NodeLifecycle(Protocol):
         """scontrol update nodename=; None, or why it was refused."""
         ...
 
+    def last_response_s(self, node: Node) -> int:
+        """When the node was heard last, in Unix seconds."""
+        ...
+
+    def set_reason(self, node: Node, reason: str) -> None:
+        """Overwrite or clear the node's reason."""
+        ...
+
     def drain(self, node: Node, reason: str) -> None:
         """drain_nodes(): prolog or epilog failure, "Kill task failed", "Duplicate jobid" (slurm.md 4.6)."""
         ...
@@ -369,6 +385,14 @@ class StateStore(Protocol):
 
     def changed(self) -> None:
         """schedule_job_save() and schedule_node_save(): cheap, call it at every change slurmctld would save."""
+        ...
+
+    def save(self, keep: bool = False) -> None:
+        """Write everything now; keep: a clean stop or a takeover reads it."""
+        ...
+
+    def left_behind(self) -> None:
+        """The process was killed."""
         ...
 
     next_job_id: int

@@ -1,0 +1,157 @@
+"""The backfill agent: when cycles run (backfill.c backfill_agent(); slurm.md 2.2 "Cycle timing").
+
+The real thread sleeps bf_interval after a cycle, then looks each second whether something changed. Here
+nothing ticks: a change wakes the agent for the first of those looks that comes after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.models.slurmctld.backfill_cycle import BackfillCycle
+from slurmtwin.models.slurmctld.main_pass import recently_completing
+from slurmtwin.models.slurmctld.pending_queue import PendingQueue
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.environment import Call
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+
+_LOOK_NS: Final = SECOND
+"""The pause between two looks when there was nothing to do."""
+
+
+class BackfillAgent:
+    """One thread of slurmctld. With sched/builtin, or bf_interval=-1, it never runs a cycle."""
+
+    def __init__(self, ctld: Slurmctld, queue: PendingQueue) -> None:
+        self._ctld = ctld
+        self._queue = queue
+        self._options = ctld.conf.scheduler.backfill
+        self.enabled = ctld.conf.scheduler.type == "sched/backfill" and self._options.interval_ns > 0
+        self._look: Call | None = None
+        self._anchor_ns = 0
+        self._last_s = 0
+        self._running: Generator[int, None, None] | None = None
+        self._quiet: tuple[object, ...] | None = None
+        self._quiet_until_s = 0
+        self._planned = 0
+        """Nodes of the present reservations (planned_bitmap)."""
+        self.prune = True
+        """Leave out tests that cannot start a job now (see BackfillCycle)."""
+
+    def start(self) -> None:
+        """The thread begins with a sleep of bf_interval."""
+        if not self.enabled:
+            return
+        self._sleep_from(self._ctld.env.now_ns)
+        self._ctld.on_update = self.wake
+        self.wake()
+
+    def stop(self) -> None:
+        """The thread ends."""
+        self._ctld.on_update = None
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        self._running = None
+
+    @property
+    def running(self) -> bool:
+        """A cycle is under way (it may have released its locks for a moment)."""
+        return self._running is not None
+
+    def _sleep_from(self, now_ns: int) -> None:
+        self._anchor_ns = now_ns + self._options.interval_ns
+        self._last_s = (self._ctld.epoch_ns + now_ns) // SECOND
+
+    def wake(self) -> None:
+        """Something changed: be there at the next look."""
+        if self._look is not None or self._running is not None:
+            return
+        now_ns = self._ctld.env.now_ns
+        at_ns = self._anchor_ns
+        if at_ns < now_ns:
+            at_ns += -((at_ns - now_ns) // _LOOK_NS) * _LOOK_NS
+        self._look = self._ctld.env.call_at(at_ns, self._at_look)
+
+    def _at_look(self, _argument: object) -> None:
+        self._look = None
+        ctld = self._ctld
+        if ctld.now_s() - self._last_s < self._options.interval_ns // SECOND or recently_completing(ctld):
+            self._anchor_ns = ctld.env.now_ns + _LOOK_NS
+            self.wake()
+        elif self._more_work():
+            self._begin()
+
+    def _more_work(self) -> bool:
+        """_more_work(): a stamp is not older than the end of the last cycle, in whole seconds."""
+        ctld, last_s = self._ctld, self._last_s
+        return (
+            ctld.last_job_update_s >= last_s
+            or ctld.last_node_update_s >= last_s
+            or ctld.last_part_update_s >= last_s
+            or ctld.last_resv_update_s >= last_s
+        )
+
+    def _begin(self) -> None:
+        self._running = self._cycle()
+        self._resume(None)
+
+    def _resume(self, _argument: object) -> None:
+        running = self._running
+        assert running is not None
+        for wait_ns in running:
+            self._look = self._ctld.env.call_in(wait_ns, self._resume)
+            return
+        self._running = None
+        self._look = None
+        self._sleep_from(self._ctld.env.now_ns)
+        if self._more_work():
+            self.wake()
+
+    def run_cycle(self) -> int:
+        """One cycle now without its sleeps, whatever the agent's timing says; returns how many jobs started."""
+        cycle = BackfillCycle(self._ctld, self._queue, self.prune)
+        self._queue.refresh(self._ctld.now_s())
+        for _wait_ns in cycle.run():
+            pass
+        self._planned = cycle.planned
+        return cycle.started
+
+    def _state(self) -> tuple[object, ...]:
+        ctld = self._ctld
+        nodes = ctld.nodes
+        return (
+            self._queue.version, ctld.selection.usage_version, nodes.avail, nodes.up, nodes.idle, nodes.completing,
+            ctld.last_resv_update_s, ctld.last_part_update_s,
+        )  # fmt: skip
+
+    def _cycle(self) -> Generator[int, None, None]:
+        """_attempt_backfill(), or nothing at all when it would find exactly what the last one found."""
+        ctld, queue = self._ctld, self._queue
+        now_s = ctld.now_s()
+        if self._planned:
+            ctld.last_node_update_s = now_s
+        queue.refresh(now_s)
+        if not queue.entries:
+            self._planned = 0
+            return
+        if self._quiet is not None and now_s < self._quiet_until_s and self._state() == self._quiet:
+            return
+        cycle = BackfillCycle(ctld, queue, self.prune)
+        yield from cycle.run()
+        self._planned = cycle.planned
+        if cycle.planned:
+            ctld.last_node_update_s = ctld.now_s()
+        self._quiet = None if cycle.started or cycle.yielded else self._state()
+        self._quiet_until_s = cycle.valid_until_s
+        ctld.emit(
+            Kind.SCHED_BACKFILL_CYCLE, actor="backfill", value=cycle.tested, unit="job",
+            detail=detail_text(started=cycle.started),
+        )  # fmt: skip
+        if cycle.started:
+            ctld.store.changed()

@@ -1,0 +1,100 @@
+"""The backfill map: node_space_map_t (plugins/sched/backfill/backfill.c; slurm.md 2.2 "Map").
+
+A list of time slots [begin, end) from now, rounded down to bf_resolution, to now + bf_window. Each holds
+the bitmap of nodes free of backfill reservations then (whole nodes), and with bf_licenses what is left of
+the licences. Times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+Licenses = dict[str, int]
+
+
+class NodeSpace:
+    """Slots in time order, as four parallel lists."""
+
+    __slots__ = ("begin", "end", "free", "licenses", "records", "resolution_s", "version")
+
+    def __init__(self, now_s: int, window_s: int, resolution_s: int, free: int, licenses: Licenses | None) -> None:
+        self.resolution_s = resolution_s
+        self.begin: list[int] = [now_s // resolution_s * resolution_s]
+        self.end: list[int] = [(now_s + window_s) // resolution_s * resolution_s]
+        self.free: list[int] = [free]
+        self.licenses: list[Licenses | None] = [licenses]
+        self.records = 1
+        """Records ever used: merging slots does not give them back (bf_node_space_size counts these)."""
+        self.version = 0
+
+    def slot(self, start_s: int, length_s: int, round_up: bool) -> tuple[int, int]:
+        """The slot times of a reservation: start rounded down; the end up since 24.11, down in 22.05."""
+        resolution = self.resolution_s
+        end_s = start_s + length_s + (resolution - 1 if round_up else 0)
+        return start_s // resolution * resolution, end_s // resolution * resolution
+
+    def reserve(self, start_s: int, end_s: int, nodes: int, licenses: Iterable[tuple[str, int]] = ()) -> None:
+        """_add_reservation(): take `nodes` (and licences) out of all slots from start to end, at least one slot."""
+        begin, end, free = self.begin, self.end, self.free
+        self.version += 1
+        start_s = max(start_s, begin[0])
+        end_s = max(end_s, start_s + self.resolution_s)
+        first = bisect_right(end, start_s - 1)
+        if first == len(end):
+            return
+        before = max(0, first - 1)
+        if end[first] > start_s:
+            self._split(first, start_s)
+        last = first + 1
+        stop = None
+        while last < len(begin):
+            if end_s < end[last]:
+                self._split(last, end_s)
+            free[last] &= ~nodes
+            self._deduct(last, licenses)
+            if end[last] == end_s:
+                stop = last + 1
+                break
+            last += 1
+        self._merge_one(before, stop)
+
+    def _split(self, place: int, at_s: int) -> None:
+        self.begin.insert(place + 1, at_s)
+        self.end.insert(place + 1, self.end[place])
+        self.end[place] = at_s
+        self.free.insert(place + 1, self.free[place])
+        held = self.licenses[place]
+        self.licenses.insert(place + 1, None if held is None else dict(held))
+        self.records += 1
+
+    def _deduct(self, place: int, licenses: Iterable[tuple[str, int]]) -> None:
+        left = self.licenses[place]
+        if left is not None:
+            for name, count in licenses:
+                left[name] = max(0, left.get(name, 0) - count)
+
+    def _merge_one(self, before: int, stop: int | None) -> None:
+        """Equal neighbours become one slot, but only the first such pair."""
+        free, licenses = self.free, self.licenses
+        most = len(free) - 1 if stop is None or stop >= len(free) else stop
+        for place in range(before, most):
+            if free[place] == free[place + 1] and licenses[place] == licenses[place + 1]:
+                self.end[place] = self.end[place + 1]
+                del self.begin[place + 1], self.end[place + 1], free[place + 1], licenses[place + 1]
+                return
+
+    def overlaps(self, start_s: int, end_s: int, nodes: int, licenses: Iterable[tuple[str, int]] = ()) -> bool:
+        """_test_resv_overlap(): some slot in that time lacks one of the nodes or licences."""
+        begin, end, free = self.begin, self.end, self.free
+        for place in range(bisect_right(end, start_s), len(begin)):
+            if begin[place] >= end_s:
+                break
+            if nodes & ~free[place] or not self.has_licenses(place, licenses):
+                return True
+        return False
+
+    def has_licenses(self, place: int, licenses: Iterable[tuple[str, int]]) -> bool:
+        """bf_licenses_avail()."""
+        left = self.licenses[place]
+        return left is None or all(left.get(name, 0) >= count for name, count in licenses)

@@ -1,0 +1,208 @@
+"""When the main scheduler runs: the triggers of slurm.md 1.1, and the part that holds both schedulers together.
+
+Sources: controller.c _slurmctld_background(), queue_job_scheduler(); job_scheduler.c schedule(), _sched_agent().
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND, US
+from slurmtwin.contract.events import Kind
+from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.models.slurmctld.backfill import BackfillAgent
+from slurmtwin.models.slurmctld.background import BackgroundLoop, Duty, Periodic
+from slurmtwin.models.slurmctld.main_pass import MainPass, recently_completing
+from slurmtwin.models.slurmctld.parts import Refusal
+from slurmtwin.models.slurmctld.pending_queue import PendingQueue
+from slurmtwin.models.slurmctld.pending_reason import set_reason
+from slurmtwin.models.slurmctld.start_attempt import attempt_start
+from slurmtwin.models.slurmctld.states import Reason
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.environment import Call
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Job
+
+_DETAIL_CACHE: Final = {started: detail_text(started=started) for started in range(64)}
+
+
+def started_detail(started: int) -> str:
+    """{"started": n} of a pass or cycle."""
+    return _DETAIL_CACHE.get(started) or detail_text(started=started)
+
+
+class Scheduler:
+    """parts.Schedulers: the pending queue, the main pass with its triggers, the backfill agent."""
+
+    def __init__(self, ctld: Slurmctld) -> None:
+        self._ctld = ctld
+        self._options = ctld.conf.scheduler
+        self.queue = PendingQueue(ctld)
+        self.backfill = BackfillAgent(ctld, self.queue)
+        self._full_passes: Periodic | None = None
+        self._full_at_s = 0
+        self._queued = 0
+        self._last_sched_s = 0
+        self._request: Call | None = None
+        self._full_requested = False
+        self._free_at_ns = 0
+        self.serving = False
+
+    def start(self) -> None:
+        """slurmctld serves: the loop may ask for passes from now on; the backfill agent begins its first sleep."""
+        ctld = self._ctld
+        background = ctld.background
+        assert isinstance(background, BackgroundLoop)
+        background.register(Duty.SCHEDULE, self._at_look)
+        self._last_sched_s = background.start_s
+        if self._options.interval_ns > 0:
+            self._full_passes = Periodic(background, ctld, max(1, self._options.interval_ns // SECOND))
+        self.serving = True
+        self.backfill.start()
+        self._arm()
+
+    def stop(self) -> None:
+        """slurmctld ends."""
+        self.serving = False
+        self._queued = 0
+        self.backfill.stop()
+        if self._request is not None:
+            self._request.cancel()
+            self._request = None
+
+    # --- the queue
+
+    def enqueue(self, job: Job) -> None:
+        """The job became pending, or its place in the order changed."""
+        self.queue.add(job, self._ctld.now_s())
+        if self.serving:
+            self._arm()
+
+    def dequeue(self, job: Job) -> None:
+        """The job is no longer pending."""
+        self.queue.remove(job)
+
+    def reorder(self) -> None:
+        """Priorities of many jobs changed."""
+        self.queue.resort()
+
+    # --- requests
+
+    def queue_pass(self) -> None:
+        """queue_job_scheduler(): the loop looks batch_sched_delay after its own last call."""
+        self._queued += 1
+        if self.serving:
+            self._arm()
+
+    def pass_now(self) -> None:
+        """A job's last epilog reported: schedule(false) at once, or queued under `defer`."""
+        if self._options.defer:
+            self.queue_pass()
+        else:
+            self._schedule(full=False)
+
+    def _arm(self) -> None:
+        background = self._ctld.background
+        full = self._full_passes
+        if full is not None and self._ctld.now_s() >= self._full_at_s:
+            self._full_at_s = full.next_s()
+        if self._queued:
+            delay_s = self._options.batch_sched_delay_ns // SECOND
+            background.arm(Duty.SCHEDULE, self._loop_called_s() + delay_s)
+        if full is not None and self.queue.has_pending:
+            background.arm(Duty.SCHEDULE, self._full_at_s)
+
+    def _loop_called_s(self) -> int:
+        """last_sched_time of the loop. Full passes over an empty queue are not run here, but they count."""
+        full = self._full_passes
+        if full is None:
+            return self._last_sched_s
+        return max(self._last_sched_s, self._full_at_s - full.interval_s)
+
+    def _at_look(self) -> None:
+        """The scheduling step of one look of the background loop."""
+        now_s = self._ctld.now_s()
+        full = self._full_passes
+        if full is not None and now_s >= self._full_at_s:
+            full.acted()
+            self._queued = 0
+            self._last_sched_s = now_s
+            self._schedule(full=True)
+        elif self._queued and now_s - self._loop_called_s() >= self._options.batch_sched_delay_ns // SECOND:
+            self._queued = 0
+            self._last_sched_s = now_s
+            self._schedule(full=False)
+        self._arm()
+
+    def _schedule(self, full: bool) -> None:
+        """schedule(): wake the scheduling thread; sched_min_interval after its last pass at the earliest."""
+        self._full_requested |= full
+        if self._request is not None and self._request.pending:
+            return
+        ctld = self._ctld
+        self._request = ctld.env.call_at(max(ctld.env.now_ns, self._free_at_ns), self._run)
+
+    def _run(self, _argument: object) -> None:
+        full, self._full_requested = self._full_requested, False
+        ctld, options = self._ctld, self._options
+        if options.interval_ns < 0:
+            return
+        self.queue.refresh(ctld.now_s())
+        if not self.queue.entries:
+            return
+        if not options.reduce_completing_frag and recently_completing(ctld):
+            return
+        self.run_pass(full)
+
+    def run_pass(self, full: bool = True) -> int:
+        """One main pass now, whatever the triggers say; returns how many jobs started."""
+        ctld = self._ctld
+        self.queue.refresh(ctld.now_s())
+        main = MainPass(ctld, self.queue, full)
+        main.run()
+        ctld.emit(
+            Kind.SCHED_MAIN_PASS, value=main.tested, unit="job", detail=started_detail(main.started)
+        )
+        if main.started:
+            ctld.store.changed()
+        min_interval_ns = self._options.min_interval_ns
+        self._free_at_ns = ctld.env.now_ns + main.cost_ns + (min_interval_ns + US if min_interval_ns else 0)
+        return main.started
+
+    def try_at_submit(self, job: Job) -> bool:
+        """job_allocate() for salloc: only a job of top priority, without `defer`, may start inside the RPC."""
+        ctld = self._ctld
+        now_s = ctld.now_s()
+        if self._options.defer or job.het_job is not None or job.deadline_s or not job.parts:
+            return False
+        if not self.queue.independent(job, now_s) or recently_completing(ctld):
+            return False
+        if not self.top_priority(job):
+            set_reason(ctld, job, Reason.PRIORITY)
+            return False
+        for part in job.parts:
+            if ctld.partition_limits.pending(job, part) is None:
+                result = attempt_start(ctld, job, part, ctld.nodes.avail, "submit")
+                if not isinstance(result, Refusal):
+                    return True
+        return False
+
+    def top_priority(self, job: Job) -> bool:
+        """_top_priority() (job_mgr.c): no runnable job in an overlapping partition comes first."""
+        nodes = 0
+        tier = min(part.conf.priority_tier for part in job.parts)
+        for part in job.parts:
+            nodes |= part.nodes
+        for entry in self.queue.entries:
+            other = entry[-1]
+            if other.job is job or not other.part.nodes & nodes:
+                continue
+            if job.reservation and not other.job.reservation:
+                return True
+            if other.job.reservation and not job.reservation:
+                return False
+            if other.part.conf.priority_tier != tier:
+                return bool(other.part.conf.priority_tier < tier)
+            return bool(other.priority < job.priority)
+        return True
