@@ -188,7 +188,27 @@ class Reservations(Protocol):
         """None, or why it was refused."""
         ...
 
+    def start(self) -> None:
+        """slurmctld begins to serve: the polls take their phase from the background loop."""
+        ...
+
     def delete(self, name: str) -> str | None: ...
+
+    def submit(self, job: Job) -> str | None:
+        """validate_job_resv() at submit (AccountingPolicy.admit() asks it): the refusal in sbatch's words, or None."""
+        ...
+
+    def test(self, job: Job, when_s: int, length_s: int, move: bool) -> ReservationTest:
+        """job_test_resv() in full: verdict, nodes, overlap, and with `move` the later start it would allow (backfill)."""
+        ...
+
+    def magnetic(self, job: Job) -> tuple[str, ...]:
+        """MAGNETIC reservations that draw the job: one more queue record each (build_job_queue)."""
+        ...
+
+    def end_s(self, job: Job) -> int | None:
+        """First second at which a running job is ended with its reservation; None: never."""
+        ...
 
     def usable_nodes(self, job: Job, avail: int, start_s: int, end_s: int) -> int:
         """job_test_resv: `avail` without nodes reserved for others then; inside its own reservation only those."""
@@ -385,6 +405,10 @@ class StateStore(Protocol):
 
     def changed(self) -> None:
         """schedule_job_save() and schedule_node_save(): cheap, call it at every change slurmctld would save."""
+        ...
+
+    def serve(self) -> None:
+        """The loop has begun."""
         ...
 
     def save(self, keep: bool = False) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.node_report import NodeReport
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Node
 
@@ -46,11 +47,17 @@ class Slurmds(Protocol):
         """
         ...
 
-    def call(self, node: Node, answered: Callable[[], None], lost: Callable[[], None]) -> None:
+    def call(self, node: Node, answered: Callable[[], None], lost: Callable[[], None], retried: bool = True) -> int:
         """One RPC slurmctld -> slurmd of a deaf node: `answered` runs when the slurmd takes it after all,
-        `lost` when the connect retries or the message time-out are over (slurm.md 4.2 "RPC connect retry").
-        Both come on slurmctld's clock; node states (NO_RESPOND, last_response) are already set then.
+        `lost` when the connect retries or the message time-out are over (slurm.md 4.2 "RPC connect retry");
+        one of them, on slurmctld's clock. NO_RESPOND is set before `lost` runs; `answered` has to report the
+        answer itself (NodeLifecycle.answered). Without `retried` a refused connection is lost at once (a leaf of
+        the forwarding tree). Returns the latest nanosecond at which it is settled.
         """
+        ...
+
+    def reports(self, nodes: int) -> list[NodeReport]:
+        """What the slurmds of these nodes would say in a registration now."""
         ...
 
 

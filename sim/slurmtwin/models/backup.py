@@ -1,0 +1,131 @@
+"""A backup controller that stands by: polls, heartbeat, takeover (slurm.md 5.1; backup.c run_backup()).
+
+While the primary answers, polls change nothing and none is played out: the grid of polls is known, so the last
+good one is, too. Only a primary that does not answer makes the polls real.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.daemon_clock import DaemonClock
+    from slurmtwin.engine.environment import Call
+    from slurmtwin.models.controller import Controller
+
+SETUP_PAUSE_S: Final = 5
+"""Pause before the loop begins, which itself sleeps a second before its first poll."""
+SHUTDOWN_WAIT_S: Final = 2
+"""scontrol takeover: pause after the primary was asked to stop."""
+
+
+class BackupWatch:
+    """The loop of one backup."""
+
+    def __init__(self, controller: Controller, clock: DaemonClock) -> None:
+        self._controller = controller
+        self._cluster = controller.cluster
+        self._clock = clock
+        conf = self._cluster.conf
+        self._timeout_s = conf.timers.slurmctld_timeout_ns // SECOND
+        self._interval_ns = max(1, self._timeout_s // 3) * SECOND
+        self._guarded = conf.version != "22.05"
+        """Since 23.11 the heartbeat must be readable and unchanged over two failed polls."""
+        self._began_ns = clock.now_ns
+        self._first_poll_ns = clock.now_ns + (SETUP_PAUSE_S + 1) * SECOND
+        self._last_good_ns = clock.now_ns
+        self._previous_beat_s = 0
+        self._poll_call: Call | None = None
+        self._commanded = False
+        self._was_fine = True
+        self._waits_for_file = False
+        if self._guarded and self._cluster.volume.heartbeat is None:
+            self._waits_for_file = True
+        self.primary_changed()
+
+    def _primary_answers(self) -> bool:
+        """ping_controllers(): some controller of higher rank answers, in charge or not."""
+        ranks = self._cluster.controllers[: self._controller.index]
+        return any((c.ctld is not None or c.standby) and not c.frozen for c in ranks)
+
+    def _last_poll_ns(self, now_ns: int) -> int:
+        """The last poll of the grid up to now."""
+        if now_ns < self._first_poll_ns:
+            return self._began_ns
+        return now_ns - (now_ns - self._first_poll_ns) % self._interval_ns
+
+    def _next_poll_ns(self, now_ns: int) -> int:
+        if now_ns < self._first_poll_ns:
+            return self._first_poll_ns
+        return self._last_poll_ns(now_ns) + self._interval_ns
+
+    def primary_changed(self) -> None:
+        """A controller began or ceased to answer."""
+        now_ns = self._clock.now_ns
+        if self._waits_for_file:
+            if self._cluster.volume.heartbeat is None:
+                return
+            self._waits_for_file = False
+            self._first_poll_ns = now_ns + (SETUP_PAUSE_S + 1) * SECOND
+        fine = self._primary_answers()
+        if self._was_fine and not fine:
+            self._last_good_ns = max(self._last_good_ns, self._last_poll_ns(now_ns))
+        self._was_fine = fine
+        if fine:
+            self._cancel()
+        elif self._poll_call is None:
+            self._poll_call = self._clock.call_at(self._next_poll_ns(now_ns), self._poll)
+
+    def _cancel(self) -> None:
+        if self._poll_call is not None:
+            self._poll_call.cancel()
+            self._poll_call = None
+
+    def _poll(self, _argument: object) -> None:
+        """One poll of a primary that does not answer (a frozen one is waited for, MessageTimeout long)."""
+        frozen = any(c.frozen for c in self._cluster.controllers[: self._controller.index])
+        self._poll_call = self._clock.call_in(
+            self._cluster.conf.timers.message_timeout_ns if frozen else 0, self._polled, self._clock.now_ns
+        )
+
+    def _polled(self, asked_ns: int) -> None:
+        self._poll_call = None
+        if self._primary_answers():
+            self._last_good_ns = self._clock.now_ns
+            self._was_fine = True
+            return
+        if self._commanded or self._takes_over():
+            self._controller.take_over()
+            return
+        self._poll_call = self._clock.call_at(max(asked_ns + self._interval_ns, self._clock.now_ns), self._poll)
+
+    def _takes_over(self) -> bool:
+        """slurm.md 5.1 "Takeover test" and "24.05+/26.05 guards"."""
+        cluster = self._cluster
+        now_s = (cluster.epoch_ns + self._clock.now_ns) // SECOND
+        good_s = (cluster.epoch_ns + self._last_good_ns) // SECOND
+        heartbeat = cluster.volume.heartbeat
+        beat_s = heartbeat.read_s(now_s) if heartbeat is not None else 0
+        if heartbeat is not None and heartbeat.index <= self._controller.index:
+            good_s = max(good_s, beat_s)
+        safe = True
+        if self._guarded:
+            safe = beat_s != 0 and beat_s == self._previous_beat_s
+            self._previous_beat_s = beat_s
+        return now_s - good_s > self._timeout_s and safe
+
+    def takeover_command(self) -> None:
+        """scontrol takeover: stop the primary, wait 2 s, then poll each second and take over at the first failure."""
+        if self._guarded and self._cluster.volume.heartbeat is None:
+            return
+        for other in self._cluster.controllers[: self._controller.index]:
+            if not other.frozen:
+                other.stop()
+        now_ns = self._clock.now_ns
+        self._cancel()
+        self._commanded = True
+        wanted = now_ns + SHUTDOWN_WAIT_S * SECOND
+        steps = -(-(wanted - self._began_ns) // SECOND)
+        self._poll_call = self._clock.call_at(self._began_ns + steps * SECOND, self._poll)

@@ -1,0 +1,317 @@
+"""The ping cycle: who is asked when, and who goes DOWN for silence (slurm.md 4.2; ping_nodes.c ping_nodes()).
+
+A tick asks answering nodes about every second time, and nothing of that changes anything. So ticks are only
+played out while some node is watched: silent, not registered yet, DOWN but able to return, or with a ghost job.
+For all others the ticks that would have been are worked out later, as bitmaps, when somebody needs to know
+when a node was last heard (`fix`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.background import Duty
+from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
+from slurmtwin.models.slurmctld.tables import bits
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Node
+
+REGISTRATION_ROUND: Final = 20
+"""Ticks until the registration window comes round in a small cluster (ping_nodes.c MAX_REG_FREQUENCY)."""
+WINDOW_CAP: Final = 50
+"""Most nodes asked to register per tick since 23.02."""
+MIN_CHECKIN_S: Final = 3
+"""First tick so long after the loop's first look (controller.c MIN_CHECKIN_TIME)."""
+TIMEOUT_OFF_TICK_S: Final = 100
+_SKIPPED: Final = (
+    NodeFlag.POWERED_DOWN | NodeFlag.POWERING_DOWN | NodeFlag.POWERING_UP
+    | NodeFlag.INVALID_REG | NodeFlag.REBOOT_ISSUED
+)  # fmt: skip
+_LOG_LIMIT: Final = 512
+
+
+class Pings:
+    """Ticks, the registration window, and last_response of every node."""
+
+    def __init__(self, ctld: Slurmctld, nodes: NodeLifecycle) -> None:
+        self.ctld = ctld
+        self.nodes = nodes
+        self.started = False
+        self.timeout_s = ctld.conf.timers.slurmd_timeout_ns // SECOND
+        self.interval_s = self.timeout_s // 3 if self.timeout_s else TIMEOUT_OFF_TICK_S
+        width = max(ctld.conf.controller.tree_width, 1)
+        self.window = width if ctld.conf.version == "22.05" else min(width, WINDOW_CAP)
+        self.offset = 0
+        self.ghosts = 0
+        """Nodes with a running batch job that they did not report: their next registration matters."""
+        self._watched = 0
+        """Nodes that a tick may change: looked at one by one."""
+        self._well = 0
+        """Nodes that answer whenever asked and that no tick changes: their last_response is worked out."""
+        self._last_tick_s = 0
+        """last_ping_time; 0 before the first tick."""
+        self._next_due_s = 0
+        self._asked_now = False
+        self._cycle_end_ns = 0
+        self._heard: deque[tuple[int, int]] = deque()
+        """(second left in last_response, nodes) of answers, oldest first."""
+        self._pinged: deque[tuple[int, int]] = deque(maxlen=4)
+        """(second left in last_response, nodes) of the last ticks' answers from unwatched nodes."""
+
+    # life
+
+    def start(self, first_sweep: bool) -> None:
+        """The loop has begun: the first tick comes MIN_CHECKIN_S after its first look.
+
+        Without `first_sweep` the cluster is taken as registered long ago, its ticks on the same grid.
+        """
+        ctld = self.ctld
+        loop = ctld.background
+        first_look_s = (loop.first_look_ns(0, ctld.env.now_ns) + ctld.epoch_ns) // SECOND
+        self.started = True
+        self._next_due_s = first_look_s + MIN_CHECKIN_S
+        loop.register(Duty.PING, self._look)
+        for node in ctld.nodes.nodes:
+            self.review(node)
+        if first_sweep:
+            loop.arm(Duty.PING, self._next_due_s)
+
+    # what is known of answers
+
+    def heard(self, nodes: int, late: bool = True) -> None:
+        """The nodes answered an RPC in this second; `late`: the agent's update thread may note it later."""
+        second = self.ctld.now_s()
+        if late:
+            second = self.nodes.update_s(second)
+        log = self._heard
+        if log and log[-1][0] == second:
+            log[-1] = (second, log[-1][1] | nodes)
+            return
+        log.append((second, nodes))
+        if len(log) > _LOG_LIMIT:
+            self._catch_up()
+
+    def last_response_s(self, node: Node) -> int:
+        """last_response of the node, answers included that the update thread has not noted yet."""
+        bit = node.bit
+        if not self._well & bit:
+            return node.last_response_s
+        self._catch_up()
+        best = node.last_response_s
+        for log in (self._heard, self._pinged):
+            for second, nodes in log:
+                if nodes & bit and best < second:
+                    best = second
+        return best
+
+    def fix(self, node: Node) -> None:
+        """Write down the node's last_response: from here on it may be silent."""
+        node.last_response_s = self.last_response_s(node)
+
+    def review(self, node: Node) -> None:
+        """Something about the node changed: does a tick have to look at it, and does it answer ticks?"""
+        bit = node.bit
+        matters = self._matters(node)
+        well = not matters and self._answers(node)
+        if self._well & bit and not well:
+            self.fix(node)
+            self._well &= ~bit
+        elif well and not self._well & bit:
+            self._well |= bit
+            self._heard.appendleft((node.last_response_s, bit))
+        if matters:
+            self._watched |= bit
+            self._arm()
+        else:
+            self._watched &= ~bit
+
+    def _answers(self, node: Node) -> bool:
+        """Is it asked from time to time, and there?"""
+        if node.base is NodeBase.FUTURE or node.flags & _SKIPPED or self.ctld.slurmds.deaf & node.bit:
+            return False
+        return not (node.base is NodeBase.DOWN and node.flags & NodeFlag.NO_RESPOND)
+
+    def _matters(self, node: Node) -> bool:
+        """Can a tick change anything about this node?"""
+        bit, flags, base = node.bit, node.flags, node.base
+        if base is NodeBase.FUTURE or flags & _SKIPPED:
+            return False
+        deaf = bool(self.ctld.slurmds.deaf & bit)
+        silent = bool(flags & NodeFlag.NO_RESPOND)
+        if base is NodeBase.DOWN:
+            if deaf:
+                return not silent and self.timeout_s > 0
+            return silent or self.nodes.returns_on_answer(node) or bool(self.ghosts & bit)
+        if deaf and silent:
+            return self.timeout_s > 0 and node.last_response_s != 0
+        return deaf or silent or base is NodeBase.UNKNOWN or node.boot_time_s == 0 or bool(self.ghosts & bit)
+
+    def mark_ghost(self, node: Node, ghost: bool) -> None:
+        """A registration found (or no longer found) a running job missing that is too young to be given up."""
+        if ghost:
+            self.ghosts |= node.bit
+        else:
+            self.ghosts &= ~node.bit
+
+    # ticks that nobody watched
+
+    def _catch_up(self) -> None:
+        """Play the ticks up to now for unwatched nodes, as bitmaps: nobody else can have changed by them."""
+        now_s = self.ctld.now_s()
+        while self.started and not self._asked_now and self._next_due_s < now_s:
+            tick_s = self._tick_second(self._next_due_s)
+            if tick_s >= now_s:
+                break
+            self._tick_of_the_well(tick_s)
+        horizon = self._last_tick_s - 2 * self.interval_s - 4
+        heard = self._heard
+        while len(heard) > 1 and heard[0][0] < horizon:
+            second, nodes = heard.popleft()
+            if not self.timeout_s:
+                self._write_down(second, nodes)
+
+    def _write_down(self, second: int, nodes: int) -> None:
+        """Without SlurmdTimeout no tick asks well nodes: their newest answer is kept in the record."""
+        for index in bits(nodes):
+            node = self.ctld.nodes.nodes[index]
+            node.last_response_s = max(node.last_response_s, second)
+
+    def _tick_second(self, due_s: int) -> int:
+        """The second of the look at which a tick due at `due_s` really comes."""
+        loop, ctld = self.ctld.background, self.ctld
+        if loop.steady:
+            return due_s
+        return (loop.first_look_ns(due_s, ctld.at_s(due_s) - 1) + ctld.epoch_ns) // SECOND
+
+    def _tick_of_the_well(self, tick_s: int) -> None:
+        """One tick for the well nodes: who is asked, and so answers (slurm.md 4.2 "Ping sent if")."""
+        self._step_window()
+        self._last_tick_s = tick_s
+        self._next_due_s = tick_s + self.interval_s
+        if not self.timeout_s:
+            return
+        live_s = tick_s - self.timeout_s // 3
+        recent = 0
+        for second, nodes in self._heard:
+            if live_s <= second < tick_s:
+                recent |= nodes
+        for second, nodes in self._pinged:
+            if second >= live_s:
+                recent |= nodes
+        window = ((1 << self.window) - 1) << self.offset
+        asked = self._well & (~recent | window)
+        self._pinged.append((self.nodes.update_s(tick_s), asked))
+
+    def _step_window(self) -> None:
+        """The window of nodes asked to register slides by its width."""
+        self.offset += self.window
+        if self.offset > len(self.ctld.nodes) and self.offset >= self.window * REGISTRATION_ROUND:
+            self.offset = 0
+
+    # ticks that matter
+
+    def ping_now(self) -> None:
+        """ping_nodes_now: a tick at the next look, for all nodes (slurm.md 4.2 "Extra ticks")."""
+        self._catch_up()
+        self._asked_now = True
+        if self.started:
+            self.ctld.background.arm(Duty.PING)
+
+    def _arm(self) -> None:
+        if not self.started or not self._watched:
+            return
+        self._catch_up()
+        self.ctld.background.arm(Duty.PING, 0 if self._asked_now else self._next_due_s)
+
+    def _look(self) -> None:
+        """The loop's look at the ping timer."""
+        ctld = self.ctld
+        self._catch_up()
+        now_s = ctld.now_s()
+        if not self._asked_now and now_s < self._next_due_s:
+            self._arm()
+            return
+        if ctld.env.now_ns < self._cycle_end_ns:  # the previous cycle is not finished
+            ctld.background.arm(Duty.PING, -(-(self._cycle_end_ns + ctld.epoch_ns) // SECOND))
+            return
+        dead_s = self._last_tick_s - self.timeout_s if self._last_tick_s and self.timeout_s else 0
+        self._asked_now = False
+        self._tick_of_the_well(now_s)
+        pings, registrations = self._ask_watched(dead_s, now_s)
+        self._send(pings, registrations)
+        self._arm()
+
+    def _ask_watched(self, dead_s: int, now_s: int) -> tuple[list[Node], list[Node]]:
+        """The rules of ping_nodes() for each watched node: DOWN, asked to register, pinged, or left alone."""
+        table = self.ctld.nodes.nodes
+        live_s = now_s - self.timeout_s // 3
+        pings: list[Node] = []
+        registrations: list[Node] = []
+        for index in bits(self._watched):
+            node = table[index]
+            flags, base = node.flags, node.base
+            if base is NodeBase.FUTURE or flags & _SKIPPED:
+                continue
+            silent = bool(flags & NodeFlag.NO_RESPOND)
+            in_window = self.offset <= index < self.offset + self.window
+            if node.last_response_s and node.last_response_s <= dead_s and base is not NodeBase.DOWN:
+                self.nodes.set_down(node, "Not responding")
+            elif base is NodeBase.UNKNOWN or node.boot_time_s == 0 or in_window:
+                registrations.append(node)
+            elif not silent and node.last_response_s >= live_s:
+                continue
+            elif not (silent and base is NodeBase.DOWN):
+                pings.append(node)
+        return pings, registrations
+
+    def _send(self, pings: list[Node], registrations: list[Node]) -> None:
+        ctld = self.ctld
+        width = ctld.conf.controller.tree_width
+        for batch, register in ((pings, False), (registrations, True)):
+            heads = _tree_heads(len(batch), width)
+            for place, node in enumerate(batch):
+                if ctld.slurmds.deaf & node.bit:
+                    self._ask_deaf(node, place in heads, register)
+                else:
+                    self._answered(node, register)
+
+    def _ask_deaf(self, node: Node, retried: bool, register: bool) -> None:
+        ctld = self.ctld
+
+        def answered() -> None:
+            self._answered(node, register)
+
+        def lost() -> None:
+            ctld.emit(Kind.NODE_PINGED, node=node.name, value=0)
+            self.review(node)
+
+        end_ns = ctld.slurmds.call(node, answered, lost, retried=retried)
+        self._cycle_end_ns = max(self._cycle_end_ns, end_ns)
+
+    def _answered(self, node: Node, register: bool) -> None:
+        """A ping is answered; a request to register also brings the registration (req.c _rpc_ping())."""
+        if register:
+            self.nodes.register(self.ctld.slurmds.reports(node.bit))
+        self.nodes.answered(node)
+
+
+def _tree_heads(count: int, width: int) -> range | frozenset[int]:
+    """Places of the nodes that slurmctld contacts itself: with more nodes than TreeWidth the rest hang behind them.
+
+    Only a head's refused connection is retried; a leaf's is reported at once (forward.c _forward_thread()).
+    """
+    if count <= width:
+        return range(count)
+    size, more = divmod(count, width)
+    heads: list[int] = []
+    place = 0
+    for group in range(width):
+        heads.append(place)
+        place += size + (group < more)
+    return frozenset(heads)

@@ -1,0 +1,199 @@
+"""StateSaveLocation: when slurmctld writes its tables, and what a SIGKILL loses (slurm.md 5.3; state_save.c).
+
+A change only sets a flag. One thread writes when the flag is set and SAVE_MAX_WAIT seconds have gone since its
+last write began, so a kill loses up to about five seconds. Copying every record at every save would cost more
+than the scheduling; so copies are made only of the saves just before a kill that the run knows of. A save with
+nothing changed after it needs none: the tables themselves are what was saved.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.background import Duty, Periodic
+from slurmtwin.models.slurmctld.tables import Job
+
+if TYPE_CHECKING:
+    from slurmtwin.contract.cluster import NodeConf
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+
+SAVE_MAX_WAIT_S: Final = 5
+PERIODIC_CHECKPOINT_S: Final = 300
+_NEAR_A_KILL_NS: Final = (SAVE_MAX_WAIT_S + 2) * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class SavedNode:
+    """One record of node_state (node_mgr.c _dump_node_state())."""
+
+    conf: NodeConf
+    base: NodeBase
+    flags: NodeFlag
+    reason: str
+    last_response_s: int
+    boot_req_s: int
+    power_req_s: int
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """job_state and node_state as one save left them. Job records are copies, in list order."""
+
+    at_ns: int
+    next_job_id: int
+    jobs: list[Job]
+    nodes: list[SavedNode]
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """The heartbeat file: when its last writer began to beat, and which controller that is."""
+
+    since_s: int
+    until_s: int | None
+    every_s: int
+    index: int
+
+    def read_s(self, now_s: int) -> int:
+        """The time in the file at `now_s`."""
+        last_s = now_s if self.until_s is None else min(now_s, self.until_s)
+        return self.since_s + max(0, last_s - self.since_s) // self.every_s * self.every_s
+
+
+class StateVolume:
+    """The directory itself: outlives slurmctld, shared by all SlurmctldHosts."""
+
+    def __init__(self, cluster: SlurmCluster) -> None:
+        self._cluster = cluster
+        self.saved: Snapshot | None = None
+        self.heartbeat: Heartbeat | None = None
+        self.kills_ns: list[int] = []
+        """When slurmctld will be killed, as far as the run knows beforehand, ascending."""
+        self.kept = False
+        """Saves are played out: some controller may die or be replaced."""
+        self.writer = 0
+        """Index of the controller that wrote job_state last."""
+
+    def expect_kill(self, at_ns: int) -> None:
+        """A controller dies then: saves shortly before it are copied."""
+        self.kills_ns.insert(bisect_left(self.kills_ns, at_ns), at_ns)
+        self.kept = True
+
+    def kill_is_near(self, now_ns: int) -> bool:
+        """A save now may be the last one before a kill."""
+        place = bisect_left(self.kills_ns, now_ns)
+        return place < len(self.kills_ns) and self.kills_ns[place] - now_ns <= _NEAR_A_KILL_NS
+
+    def lose(self) -> None:
+        """The volume comes up empty: no job, no node state, no heartbeat (slurm.md 5.2 "job_state missing")."""
+        self.saved = None
+        self.heartbeat = None
+
+
+@dataclass(slots=True)
+class _Marks:
+    """The save thread's view of time."""
+
+    last_save_s: int = 0
+    dirty: bool = False
+    planned: bool = field(default=False)
+
+
+class StateStore:
+    """parts.StateStore of one slurmctld."""
+
+    def __init__(self, ctld: Slurmctld, volume: StateVolume, index: int = 0) -> None:
+        self._ctld = ctld
+        self._volume = volume
+        self._index = index
+        self._marks = _Marks()
+        self._checkpoints: Periodic | None = None
+        self.next_job_id = 0
+
+    def serve(self) -> None:
+        """The loop has begun: the full save each 300 s counts from here."""
+        if self._volume.kept:
+            background = self._ctld.background
+            background.register(Duty.SAVE, self._checkpoint)
+            self._checkpoints = Periodic(background, self._ctld, PERIODIC_CHECKPOINT_S)  # type: ignore[arg-type]
+
+    def changed(self) -> None:
+        """schedule_job_save() and schedule_node_save()."""
+        if not self._volume.kept:
+            return
+        marks = self._marks
+        marks.dirty = True
+        if not marks.planned:
+            marks.planned = True
+            ctld = self._ctld
+            due_ns = ctld.at_s(marks.last_save_s + SAVE_MAX_WAIT_S)
+            ctld.env.call_at(max(due_ns, ctld.env.now_ns), self._save_thread)
+
+    def _save_thread(self, _argument: object) -> None:
+        self._marks.planned = False
+        if self._marks.dirty:
+            self.save()
+
+    def _checkpoint(self) -> None:
+        assert self._checkpoints is not None
+        self._checkpoints.acted()
+        self.save()
+
+    def save(self, keep: bool = False) -> None:
+        """dump_all_job_state() and dump_all_node_state(); `keep`: the copy is wanted for certain (clean stop)."""
+        ctld, volume, marks = self._ctld, self._volume, self._marks
+        marks.last_save_s = ctld.now_s()
+        marks.dirty = False
+        volume.writer = self._index
+        if keep or volume.kill_is_near(ctld.env.now_ns):
+            volume.saved = snapshot(ctld)
+            ctld.emit(Kind.SLURMCTLD_SAVED, value=len(volume.saved.jobs), unit="job")
+
+    def left_behind(self) -> None:
+        """The process was killed. What it had saved is the last copy, or, with no change since, its tables."""
+        if not self._marks.dirty or not self._volume.kept:
+            self._volume.saved = snapshot(self._ctld)
+
+
+def snapshot(ctld: Slurmctld) -> Snapshot:
+    """Copies of all records. Times of last answers are those that a save at this moment would write."""
+    nodes = [
+        SavedNode(
+            node.conf, node.base, node.flags, node.reason, ctld.nodes_lifecycle.last_response_s(node),
+            node.boot_req_s, node.power_req_s,
+        )
+        for node in ctld.nodes.nodes
+    ]  # fmt: skip
+    return Snapshot(ctld.env.now_ns, ctld.store.next_job_id, copy_jobs(ctld.jobs.values()), nodes)
+
+
+def copy_jobs(jobs: Iterable[Job]) -> list[Job]:
+    """Records that share nothing that changes with the old ones; references among them lead to the copies."""
+    twins: dict[int, Job] = {}
+    out: list[Job] = []
+    for job in jobs:
+        twin = Job.__new__(Job)
+        for name in Job.__slots__:
+            if hasattr(job, name):
+                value = getattr(job, name)
+                setattr(twin, name, list(value) if isinstance(value, list) else value)
+        twins[job.slurm_id] = twin
+        out.append(twin)
+    for twin in out:
+        for name in ("array_job", "preemptor"):
+            other = getattr(twin, name)
+            if other is not None:
+                setattr(twin, name, twins.get(other.slurm_id))
+        if twin.het_job is not None:
+            twin.het_job = [twins[part.slurm_id] for part in twin.het_job if part.slurm_id in twins]
+        twin.timers = None
+        twin.work = None
+        twin.prio_key = None
+    return out

@@ -1,0 +1,235 @@
+"""The slurmd daemons: alive, silent or gone; what slurmctld's RPCs meet; registration (slurm.md 4.2-4.4, 4.6).
+
+A healthy cluster costs nothing here: one bitmap, `deaf`, says which slurmds do not answer, and it is zero.
+On bare metal a slurmd may die and its slurmstepds live on; where slurmd is the container's first process
+(`kill_group`), every process of the node dies with it (slurm.md 4.6 "slurmd restart, pod").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import DAY, MS, SECOND
+from slurmtwin.contract.cluster import NodeConf
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.node_report import NodeReport
+from slurmtwin.models.slurmctld.tables import bits
+from slurmtwin.models.slurmd.dialing import registration_pauses
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Node
+    from slurmtwin.models.slurmd.parts import Work
+
+_WATCHDOG_FIRST_NS: Final = 1275 * MS
+"""Last of the agent watchdog's doubling looks (5 ms, 10 ms, ...); then it looks each second (agent.c _wdog())."""
+DEFAULT_UPTIME_NS: Final = DAY
+"""A node's kernel has been up so long when the scenario begins."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """An RPC of slurmctld to a slurmd that does not answer."""
+
+    node: Node
+    sent_ns: int
+    last_try_ns: int
+    answered: Callable[[], None]
+    settled: bool = False
+
+
+class NodeDaemons:
+    """All slurmds of a cluster (slurmd/parts.py Slurmds). Node sets are bitmaps over the node table."""
+
+    def __init__(self, cluster: SlurmCluster) -> None:
+        self._cluster = cluster
+        self.works: dict[int, Work] = {}
+        conf = cluster.conf
+        self.deaf = (1 << len(conf.nodes)) - 1
+        self.dead = self.deaf
+        """No slurmd process."""
+        self.frozen = 0
+        """Stopped by SIGSTOP: connections are taken by the kernel, nothing answers."""
+        self.unregistered = self.deaf
+        """The slurmd has not registered since it started."""
+        self._starting: dict[int, int] = {}
+        self._hardware: dict[int, NodeConf] = {}
+        self._boot_s: dict[int, int] = {}
+        self._host_boot_s = (cluster.epoch_ns - DEFAULT_UPTIME_NS) // SECOND
+        self._calls: dict[int, list[_Call]] = {}
+        message_s = conf.timers.message_timeout_ns // SECOND
+        most = min(message_s, 10)
+        self._tries = most if conf.version == "26.05" else most + 1
+        """Connects to a refusing slurmd, one a second (slurm_protocol_api.c slurm_send_addr_recv_msgs())."""
+        self._reply_ns = conf.timers.message_timeout_ns
+
+    # processes
+
+    def start(self, nodes: int, boot_s: int | None = None) -> None:
+        """exec slurmd: it listens and registers slurmd_start_ns later. boot_s: the host was booted then."""
+        cluster = self._cluster
+        nodes &= self.dead
+        for index in bits(nodes):
+            self._starting[index] = self._starting.get(index, 0) + 1
+            if boot_s is not None:
+                self._boot_s[index] = boot_s
+        if nodes:
+            self._emit(Kind.SLURMD_STARTED, nodes)
+            marks = tuple((index, self._starting[index]) for index in bits(nodes))
+            cluster.env.call_in(cluster.costs.slurmd_start_ns, self._listening, marks)
+
+    def _listening(self, marks: tuple[tuple[int, int], ...]) -> None:
+        nodes = 0
+        for index, mark in marks:
+            if self._starting.get(index) == mark:
+                nodes |= 1 << index
+        nodes &= self.dead
+        self.dead &= ~nodes
+        self.frozen &= ~nodes
+        self.unregistered |= nodes
+        self._hear(nodes)
+        self._register(nodes)
+
+    def stop(self, nodes: int, crashed: bool = False) -> None:
+        """SIGTERM (or, crashed, SIGKILL) to slurmd alone: slurmstepds and jobs live on."""
+        for index in bits(nodes):
+            self._starting[index] = self._starting.get(index, 0) + 1
+        nodes &= ~self.dead
+        if not nodes:
+            return
+        self.dead |= nodes
+        self.frozen &= ~nodes
+        self._emit(Kind.SLURMD_CRASHED if crashed else Kind.SLURMD_STOPPED, nodes)
+        self._fall_silent(nodes)
+
+    def kill_group(self, nodes: int) -> None:
+        """The container dies: slurmd, every slurmstepd and every task on these nodes; nobody reports anything."""
+        self.stop(nodes, crashed=True)
+        for work in [w for w in self.works.values() if w.nodes & nodes]:
+            work.lost(nodes)
+
+    def freeze(self, nodes: int) -> None:
+        """SIGSTOP to slurmd."""
+        nodes &= ~self.dead & ~self.frozen
+        self.frozen |= nodes
+        self._fall_silent(nodes)
+
+    def thaw(self, nodes: int) -> None:
+        """SIGCONT: what waits in the sockets is served. A healed slurmd does not register by itself (slurm.md 4.3)."""
+        nodes &= self.frozen
+        self.frozen &= ~nodes
+        self._hear(nodes)
+
+    def equip(self, index: int, hardware: NodeConf) -> None:
+        """What the slurmd of that node finds, where it is not what slurm.conf says."""
+        self._hardware[index] = hardware
+
+    def add_nodes(self, nodes: int) -> None:
+        """New places in the node table: no slurmd runs there yet."""
+        self.dead |= nodes
+        self.deaf |= nodes
+        self.unregistered |= nodes
+
+    def _emit(self, kind: Kind, nodes: int) -> None:
+        self._cluster.sink.emit(self._cluster.env.now_ns, kind, "slurmd", None, self._cluster.hostlist(nodes))
+
+    def _fall_silent(self, nodes: int) -> None:
+        self.deaf |= nodes
+        self._cluster.reach_changed(nodes)
+
+    def _hear(self, nodes: int) -> None:
+        """These slurmds answer again: RPCs that are still tried get through at their next try."""
+        self.deaf &= ~nodes
+        now_ns = self._cluster.env.now_ns
+        for index in bits(nodes):
+            for call in self._calls.pop(index, ()):
+                steps = -(-(now_ns - call.sent_ns) // SECOND)
+                try_ns = call.sent_ns + steps * SECOND
+                if not call.settled and try_ns <= call.last_try_ns:
+                    call.settled = True
+                    self._cluster.on_controller(max(try_ns, now_ns), call.answered)
+        self._cluster.reach_changed(nodes)
+
+    # registration
+
+    def _register(self, nodes: int) -> None:
+        """One registration message per slurmd; those of one instant travel together."""
+        cluster = self._cluster
+        pauses = registration_pauses(cluster.conf.version, cluster.window)
+
+        def arrive(ctld: Slurmctld) -> None:
+            there = nodes & ~self.deaf
+            self.unregistered &= ~there
+            ctld.nodes_lifecycle.register(self.reports(there))
+
+        cluster.send(arrive, pauses, first_delay_ns=cluster.costs.rpc_ns)
+
+    def reports(self, nodes: int) -> list[NodeReport]:
+        """What these slurmds would say now, in node order."""
+        here: dict[int, list[Work]] = {}
+        for work in self.works.values():
+            for index in bits(work.nodes & nodes):
+                here.setdefault(index, []).append(work)
+        confs = self._cluster.node_confs
+        return [
+            NodeReport(
+                confs[index].name, self._boot_s.get(index, self._host_boot_s), tuple(here.get(index, ())),
+                self._hardware.get(index),
+            )
+            for index in bits(nodes)
+        ]  # fmt: skip
+
+    # RPCs of slurmctld
+
+    def send(self, node: Node, arrived: Callable[[int], None]) -> None:
+        """A message that slurmctld does not wait for; dropped when the slurmd cannot be reached in time."""
+        cluster, bit = self._cluster, node.bit
+        if self.deaf & bit:
+            self.call(node, lambda: arrived(bit), lambda: None)
+        else:
+            cluster.env.call_in(cluster.costs.rpc_ns, arrived, bit)
+
+    def call(self, node: Node, answered: Callable[[], None], lost: Callable[[], None], retried: bool = True) -> int:
+        """See slurmd/parts.py. A refused connection is tried each second, a silent one waits MessageTimeout."""
+        now_ns = self._cluster.env.now_ns
+        sent_s = (self._cluster.epoch_ns + now_ns) // SECOND
+        if self.frozen & node.bit:
+            last_ns = fail_ns = now_ns + self._reply_ns
+        elif retried:
+            last_ns = now_ns + (self._tries - 1) * SECOND
+            fail_ns = now_ns + self._tries * SECOND
+        else:
+            last_ns = fail_ns = now_ns
+        call = _Call(node, now_ns, last_ns, answered)
+        self._calls.setdefault(node.index, []).append(call)
+        notice_ns = watchdog_look_ns(now_ns, fail_ns)
+
+        def give_up() -> None:
+            if call.settled:
+                return
+            call.settled = True
+            waiting = self._calls.get(node.index)
+            if waiting is not None and call in waiting:
+                waiting.remove(call)
+            ctld = self._cluster.ctld
+            if ctld is not None:
+                ctld.nodes_lifecycle.not_responding(node, sent_s)
+            lost()
+
+        self._cluster.on_controller(notice_ns, give_up)
+        return notice_ns
+
+
+def watchdog_look_ns(sent_ns: int, done_ns: int) -> int:
+    """When slurmctld's agent notices a result that is there at done_ns (agent.c _wdog())."""
+    look = 5 * MS
+    step = 10 * MS
+    while look < done_ns - sent_ns:
+        if look >= _WATCHDOG_FIRST_NS:
+            return sent_ns + look + -(-(done_ns - sent_ns - look) // SECOND) * SECOND
+        look += step
+        step = min(step * 2, SECOND)
+    return sent_ns + look
