@@ -118,8 +118,11 @@ def controllers_of(conf: Mapping[str, Scalar]) -> list[str]:
     return names or ["ctl1"]
 
 
-def render(section: SlurmSection, version: str) -> ClusterFiles:
-    """All configuration files of a scenario's cluster for one Slurm version."""
+def render(section: SlurmSection, version: str, log_backfill: bool = True) -> ClusterFiles:
+    """All configuration files of a scenario's cluster for one Slurm version.
+
+    log_backfill: with DebugFlags=Backfill each test of each job is logged, which makes long queues slower.
+    """
     conf = section.conf
     controllers = controllers_of(conf)
     accounting = _lookup(conf, "AccountingStorageType").endswith("slurmdbd") or bool(section.accounting)
@@ -128,7 +131,7 @@ def render(section: SlurmSection, version: str) -> ClusterFiles:
     if "config_overrides" not in slurmd_parameters:
         forced["SlurmdParameters"] = ",".join(filter(None, (slurmd_parameters, "config_overrides")))
     flags = _lookup(conf, "DebugFlags")
-    forced["DebugFlags"] = ",".join(filter(None, (flags, "Backfill"))) if "ackfill" not in flags else flags
+    forced["DebugFlags"] = ",".join(dict.fromkeys(filter(None, (*flags.split(","), "Backfill" * log_backfill, "HetJob"))))
     communication = _lookup(conf, "CommunicationParameters")
     if len(controllers) > 1:
         forced["CommunicationParameters"] = ",".join(filter(None, (communication, "NoCtldInAddrAny")))

@@ -104,7 +104,7 @@ def run_container(
     """Run a container to its end without a way out of it; returns exit code and output. It is removed whatever happens."""
     arguments = [
         "run", "--name", name, "--label", f"{LABEL}={name}", "--label", f"{OWNER_LABEL}={os.getpid()}",
-        "--hostname", hostname, "--add-host", f"{hostname}:127.0.0.1", "--network", NETWORK,
+        "--hostname", hostname, "--add-host", f"{hostname}:127.0.0.1", "--network", NETWORK, "--ulimit", "nofile=8192:8192",
     ]  # fmt: skip
     for capability in capabilities:
         arguments += ["--cap-add", capability]

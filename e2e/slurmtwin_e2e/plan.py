@@ -23,6 +23,8 @@ JOB_SCRIPT: Final = "/opt/slurmtwin/job.sh"
 FIRST_UID: Final = 2001
 FOREVER_S: Final = 10_000_000
 SETTLE_S: Final = 5
+LOG_BACKFILL_JOBS: Final = 200
+"""Up to so many jobs the log names every job that backfill tests."""
 TAIL_NS: Final = 6 * 3600 * SECOND
 
 Action = dict[str, Any]
@@ -216,7 +218,7 @@ def fault_actions(scenario: Scenario, files: ClusterFiles) -> list[Action]:
 
 def make_plan(scenario: Scenario, jobs: Sequence[JobRequest], version: str, factor: float) -> tuple[dict[str, Any], ClusterFiles]:
     """The plan.json of one run, and the files behind it (with the list of overridden options)."""
-    files = render(scenario.slurm, version)
+    files = render(scenario.slurm, version, len(jobs) <= LOG_BACKFILL_JOBS)
     actions = [*submit_actions(jobs), *fault_actions(scenario, files)]
     last = max((int(a["t_ns"]) for a in actions), default=0)
     users = sorted({job.user for job in jobs if job.user})

@@ -51,6 +51,11 @@ def make_directories() -> None:
     subprocess.run(["chown", "-R", "munge:munge", "/etc/munge", "/var/lib/munge"], check=True)
 
 
+def refuse_names() -> None:
+    """No name server: a look-up that leaves /etc/hosts is refused at once instead of timing out after 10 s."""
+    pathlib.Path("/etc/resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+
+
 def start_database() -> None:
     """MariaDB in real time with an empty database that root owns."""
     os.makedirs("/run/mysqld", exist_ok=True)
@@ -72,6 +77,7 @@ def main() -> None:
     plan: dict[str, Any] = json.loads(pathlib.Path(plan_dir, "plan.json").read_text())
     make_users(plan["users"])
     make_directories()
+    refuse_names()
     write_files(plan["files"])
     if plan["accounting"]:
         start_database()
