@@ -59,8 +59,12 @@ class AccountingIdentity:
         return False
 
     def admit(self, job: Job) -> str | None:
-        """At submit, in _job_create()'s order: association, QOS, partition, limits. The refusal, or None."""
-        return self._identify(job) or self._ctl.partition_limits.submit(job) or self._validate(job)
+        """At submit, in _job_create()'s order: association, QOS, partition, limits, reservation. None: accepted."""
+        ctl = self._ctl
+        refused = self._identify(job) or ctl.partition_limits.submit(job) or self._validate(job)
+        if refused is None and job.reservation:
+            refused = ctl.reservations.submit(job)
+        return refused
 
     def _identify(self, job: Job) -> SubmitError | None:
         tree, request = self._tree, job.request

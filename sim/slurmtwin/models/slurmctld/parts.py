@@ -18,6 +18,7 @@ from slurmtwin.models.slurmctld.states import DependState, JobState
 from slurmtwin.models.slurmctld.tables import Job, Node, Partition
 
 if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.reservations import ReservationTest
     from slurmtwin.models.slurmd.batch_job import BatchJob
 
 
@@ -122,7 +123,7 @@ class AccountingPolicy(Protocol):
     """acct_policy.c: association and QOS limits (man sacctmgr, resource_limits.html)."""
 
     def admit(self, job: Job) -> str | None:
-        """At submit: fill assoc, qos and account, ask partition_limits.submit(), test limits; the reject reason, or None."""
+        """At submit: fill assoc and qos, ask partition_limits.submit(), test limits; the reject reason, or None."""
         ...
 
     def job_submitted(self, job: Job) -> None: ...
@@ -199,7 +200,7 @@ class Reservations(Protocol):
         ...
 
     def test(self, job: Job, when_s: int, length_s: int, move: bool) -> ReservationTest:
-        """job_test_resv() in full: verdict, nodes, overlap, and with `move` the later start it would allow (backfill)."""
+        """job_test_resv() in full: verdict, nodes, overlap; with `move` the later start it would allow (backfill)."""
         ...
 
     def magnetic(self, job: Job) -> tuple[str, ...]:

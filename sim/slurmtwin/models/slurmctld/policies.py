@@ -10,6 +10,7 @@ from slurmtwin.models.slurmctld.limits import AccountingIdentity, AccountingLimi
 from slurmtwin.models.slurmctld.partition_limits import PartitionLimits
 from slurmtwin.models.slurmctld.priority_basic import PriorityBasic
 from slurmtwin.models.slurmctld.priority_multifactor import PriorityMultifactor
+from slurmtwin.models.slurmctld.reservations import ReservationBook
 from slurmtwin.models.slurmctld.tres import TresTable
 
 if TYPE_CHECKING:
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
 
 def attach_policies(slurmctld: Slurmctld) -> None:
-    """Set priority, limits, licenses and partition_limits of a controller (reservations stand alone)."""
+    """Set priority, limits, licenses, partition_limits and reservations of a controller."""
     conf = slurmctld.conf
     tres = TresTable(conf)
     tree = AssociationTree(conf, tres) if conf.controller.accounting_storage else None
     slurmctld.partition_limits = PartitionLimits(slurmctld)
     slurmctld.licenses = Licenses(slurmctld)
+    slurmctld.reservations = ReservationBook(slurmctld)
     if conf.priority.type == "priority/basic":
         slurmctld.priority = PriorityBasic(slurmctld)
     else:
