@@ -32,7 +32,7 @@ FEW: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One metric of B against A. `low` and `high` bound the mean difference at 95 %; None where one pair says it all."""
+    """One metric of B against A. `low` and `high` bound the mean difference at 95 %; None for a single pair."""
 
     metric: str
     a: float
@@ -69,9 +69,11 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; an infinite worsening is null."""
-        worse = self.worsening
-        return {"metric": self.metric, "a": self.a, "b": self.b, "difference": self.difference, "low": self.low,
-                "high": self.high, "pairs": self.pairs, "worsening": worse if math.isfinite(worse) else None}  # fmt: skip
+        worse = self.worsening if math.isfinite(self.worsening) else None
+        return {
+            "metric": self.metric, "a": self.a, "b": self.b, "difference": self.difference, "low": self.low,
+            "high": self.high, "pairs": self.pairs, "worsening": worse,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +132,8 @@ def _by_job(a: History, b: History) -> Comparison:
         sx, sy = bounded_slowdown(x), bounded_slowdown(y)
         if sx is not None and sy is not None:
             slow.append((sx, sy))
-    changes = [_change(name, pairs) for name, pairs in (("mean_wait_s", waits), ("mean_bounded_slowdown", slow)) if pairs]
+    paired = (("mean_wait_s", waits), ("mean_bounded_slowdown", slow))
+    changes = [_change(name, pairs) for name, pairs in paired if pairs]
     totals_a, totals_b = _summary(a, left), _summary(b, right)
     paired_names = [c.metric for c in changes]
     changes += [
@@ -165,7 +168,8 @@ def _named(runs: Sequence[History]) -> dict[tuple[str, int, int], History]:
         m = run.manifest
         name = (m.scenario, m.seed, m.replication)
         if name in out:
-            raise InputError(f"two runs of {m.scenario} with seed {m.seed}, replication {m.replication}", Where(run.folder))
+            which = f"{m.scenario} with seed {m.seed}, replication {m.replication}"
+            raise InputError(f"two runs of {which}", Where(run.folder))
         out[name] = run
     return out
 

@@ -1,0 +1,241 @@
+"""One HTML file that opens from a mail: verdicts first, then each scenario, twin beside real.
+
+No script, nothing loaded from elsewhere (the page's own policy forbids it), equal input gives equal bytes.
+Every text from a file is escaped by the template engine; only our own SVG and CSS go in as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.manifest import Manifest, write_atomic
+from slurmtwin_reports import figures
+from slurmtwin_reports.conformance import Conformance
+from slurmtwin_reports.history import History
+from slurmtwin_reports.job_table import JobTable, job_table
+from slurmtwin_reports.metrics import summary
+from slurmtwin_reports.tables import number, percent, scenario_rows
+from slurmtwin_reports.verdict import FINDINGS, Outcome, Verdict
+
+MOST_OPEN: Final = 3
+TONES: Final = {"agree": "good", "holds": "good", "differ": "bad", "broken": "bad", "unknown": "hold"}
+METRICS: Final = (
+    ("Jobs", "jobs", "n"), ("Started", "started", "n"), ("Mean wait, s", "mean_wait_s", "n"),
+    ("Median wait, s", "median_wait_s", "n"), ("95th percentile of waits, s", "p95_wait_s", "n"),
+    ("Longest wait, s", "max_wait_s", "n"), ("Waits over 60 s, %", "share_wait_over_60s", "%"),
+    ("Started by backfill, %", "share_by_backfill", "%"), ("Mean bounded slowdown", "mean_bounded_slowdown", "n"),
+    ("Utilisation, first to last start, %", "utilisation_loaded", "%"),
+    ("Utilisation, whole run, %", "utilisation", "%"), ("Makespan, s", "makespan_s", "n"),
+    ("Goodput, %", "goodput", "%"), ("Requeues", "requeues", "n"),
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Section:
+    """One scenario of a report: pairs (twin, real), or single runs when nothing real stands beside them."""
+
+    scenario: str
+    version: str = ""
+    title: str = ""
+    verdicts: Sequence[Verdict] = ()
+    pairs: Sequence[tuple[History, History]] = ()
+    runs: Sequence[History] = ()
+    conformance: Conformance | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """A whole report. `verdicts` may hold more than the sections' (stale known differences)."""
+
+    title: str
+    sections: Sequence[Section] = ()
+    verdicts: Sequence[Verdict] = ()
+    note: str = ""
+    footer: str = field(default="Made by slurmtwin. Nothing in this file is loaded from elsewhere.")
+
+
+def write_report(path: Path | str, report: Report) -> int:
+    """Write the file; returns its size in bytes."""
+    text = render(report)
+    write_atomic(Path(path), text)
+    return len(text.encode())
+
+
+def render(report: Report) -> str:
+    """The HTML text."""
+    from jinja2 import BaseLoader, Environment
+    from markupsafe import Markup
+
+    folder = resources.files("slurmtwin_reports") / "templates"
+    environment = Environment(loader=BaseLoader(), autoescape=True, trim_blocks=False, keep_trailing_newline=True)
+    environment.filters["num"] = number
+    environment.filters["pct"] = percent
+    environment.globals["tone"] = lambda word: TONES.get(str(word), "hold")
+    template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
+    verdicts = list(report.verdicts) or [v for s in report.sections for v in s.verdicts]
+    count = len(report.sections)
+    anchors = {(s.scenario, s.version): f"run-{i}" for i, s in enumerate(report.sections, 1)}
+    rows = scenario_rows(verdicts)
+    for row in rows:
+        row["anchor"] = anchors.get((row["scenario"], row["version"]), "")
+        row["fine"] = row["verdict"] not in FINDINGS
+    return template.render(
+        title=report.title, lede=report.note or lede(verdicts, count), tiles=tiles(verdicts), rows=rows,
+        css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
+        known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
+        figures=[s.conformance.row() for s in report.sections if s.conformance],
+        sections=[_section(s, f"run-{i}", i, count) for i, s in enumerate(report.sections, 1)],
+    )  # fmt: skip
+
+
+def lede(verdicts: Sequence[Verdict], sections: int) -> str:
+    """The outcome in one sentence."""
+    findings = sum(v.is_finding for v in verdicts)
+    unknowns = sum(v.outcome is Outcome.UNKNOWN and not v.known for v in verdicts)
+    runs = f"{sections} scenario{'' if sections == 1 else 's'}"
+    if not verdicts:
+        return f"{runs}, nothing judged."
+    if findings:
+        return f"{runs}, {len(verdicts)} verdicts: {findings} {'is a finding' if findings == 1 else 'are findings'}."
+    if unknowns:
+        return f"{runs}, {len(verdicts)} verdicts: no finding, {unknowns} could not be judged."
+    return f"{runs}, {len(verdicts)} verdicts: no finding."
+
+
+def tiles(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Counts of verdicts by what they mean for the reader."""
+    good = sum(v.outcome in (Outcome.AGREE, Outcome.HOLDS) for v in verdicts)
+    unjudged = sum(v.outcome is Outcome.UNKNOWN and not v.known for v in verdicts)
+    return [
+        {"word": "agree or hold", "count": good, "tone": "good"},
+        {"word": "findings", "count": sum(v.is_finding for v in verdicts), "tone": "bad"},
+        {"word": "unknown", "count": unjudged, "tone": "hold"},
+        {"word": "known differences", "count": sum(bool(v.known) for v in verdicts), "tone": "known"},
+    ]
+
+
+def _hint(report: Report) -> str:
+    real = any(s.pairs for s in report.sections)
+    text = "One row per scenario and Slurm version; the worst verdict gives the reason."
+    if real:
+        text += " A phase compares the twin with recorded runs of unmodified Slurm; a property must hold in each run."
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A history with its job table, walked once."""
+
+    history: History
+    table: JobTable
+
+    @property
+    def starts(self) -> int:
+        return sum(len(r.attempts) for r in self.table.records.values())
+
+
+def _section(section: Section, anchor: str, place: int, count: int) -> dict[str, Any]:
+    twins = [_Run(h, job_table(h)) for h in ([t for t, _ in section.pairs[:1]] or section.runs)]
+    reals = [_Run(h, job_table(h)) for _, h in section.pairs]
+    rows = scenario_rows(section.verdicts)
+    findings = any(v.is_finding for v in section.verdicts)
+    shown = [*twins, *reals]
+    columns = ["twin", *(f"real {i}" for i in range(1, len(reals) + 1))] if reals else _names(twins)
+    return {
+        "scenario": section.scenario, "version": section.version, "title": section.title, "anchor": anchor,
+        "open": count <= MOST_OPEN or place == 1 or findings, "verdict": rows[0]["verdict"] if rows else "",
+        "verdicts": section.verdicts, "columns": columns,
+        "key": _key(reals), "figures": _figures(section, twins, reals), "gantt_key": _gantt_key(shown[:2]),
+        "metrics": _metrics(shown), "card": card([r.history.manifest for r in shown]),
+    }  # fmt: skip
+
+
+def _names(runs: Sequence[_Run]) -> list[str]:
+    return [f"{r.history.world} {i}" if len(runs) > 1 else r.history.world for i, r in enumerate(runs, 1)]
+
+
+def _key(reals: Sequence[_Run]) -> list[dict[str, str]]:
+    if not reals:
+        return []
+    key = [{"css": "twin", "word": "twin"}, {"css": "real", "word": "real Slurm"}]
+    if len(reals) > 1:
+        key += [{"css": "other", "word": "further real runs"}, {"css": "dash", "word": "real against real"}]
+    return key
+
+
+def _gantt_key(runs: Sequence[_Run]) -> list[dict[str, str]]:
+    if any(r.starts > figures.MOST_JOBS for r in runs):
+        return []
+    key = [{"css": "c-main", "word": "started by the main loop"}, {"css": "c-fill", "word": "started by backfill"}]
+    bad = any(a.state not in ("COMPLETED", "TIMEOUT", "") for r in runs for _, _, a in r.table.attempts())
+    return key + ([{"css": "c-bad", "word": "failed, cancelled, preempted or requeued"}] if bad else [])
+
+
+def _figures(section: Section, twins: Sequence[_Run], reals: Sequence[_Run]) -> list[dict[str, Any]]:
+    from markupsafe import Markup
+
+    facts = next((r.history.facts for r in (*reals, *twins) if r.history.facts), None)
+    tracks = [figures.Track(r.table, "other") for r in reversed(reals[1:])]
+    tracks += [figures.Track(r.table, "real") for r in reals[:1]]
+    tracks += [figures.Track(r.table, "twin") for r in twins]
+    drawn = [("Waits", "share of jobs that waited at most so long", figures.waits(tracks))]
+    if section.conformance is not None:
+        interval = facts.bf_interval_ns / 1e9 if facts else 30.0
+        note = "share of starts; bars at 1 s (median) and one backfill interval (p95)"
+        both = figures.start_errors(section.conformance.twin, section.conformance.real, interval)
+        drawn.append(("Start error", note, both))
+    capacity = sum(facts.node_cpus.values()) if facts else 0
+    if capacity:
+        drawn.append(("Utilisation", f"of {capacity} CPUs", figures.utilisation(tracks, capacity)))
+    drawn.append(("Queue", "jobs waiting", figures.queue(tracks)))
+    names = list(facts.node_cpus) if facts else []
+    span = figures.span_s(tracks)
+    sides = [("twin", twins[0]), ("real Slurm", reals[0])] if reals else [(r.history.world, r) for r in twins[:1]]
+    for word, run in sides if names else ():
+        what = f"{len(names)} nodes from top to bottom"
+        if run.starts > figures.MOST_JOBS:
+            what += ", darker is fuller"
+        svg = figures.gantt(run.table, names, span, f"Nodes over time, {word}")
+        drawn.append((f"Who ran where: {word}", what, svg))
+    return [{"title": t, "note": n, "svg": Markup(s)} for t, n, s in drawn]  # noqa: S704  # svg.py escapes
+
+
+def _metrics(runs: Sequence[_Run]) -> list[tuple[str, list[str]]]:
+    found = [summary(r.table, sum(r.history.facts.node_cpus.values()) if r.history.facts else None) for r in runs]
+    return [(name, [percent(s[key]) if form == "%" else number(s[key]) for s in found]) for name, key, form in METRICS]
+
+
+def card(manifests: Sequence[Manifest]) -> list[tuple[str, list[str]]]:
+    """The run card: versions, seed, hashes, cost; one column per run, lines without any value left out."""
+    lines: list[tuple[str, list[str]]] = []
+
+    def word(value: Any) -> str:
+        if value in (None, ""):
+            return "-"
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+    def line(name: str, values: Sequence[Any]) -> None:
+        if any(v not in (None, "") for v in values):
+            lines.append((name, [word(v) for v in values]))
+
+    line("World", [m.world for m in manifests])
+    line("Slurm", [m.parameters.get("slurm_version") for m in manifests])
+    line("Acceleration factor", [m.parameters.get("factor") for m in manifests])
+    line("Seed", [m.seed for m in manifests])
+    line("Replication", [m.replication for m in manifests])
+    line("Scenario SHA-256", [m.scenario_sha256[:16] for m in manifests])
+    line("Event hash", [str(m.results.get("event_hash", ""))[:16] for m in manifests])
+    line("Events", [m.results.get("events") for m in manifests])
+    line("Wall time, s", [m.resources.get("wall_s") for m in manifests])
+    line("Events per second", [m.resources.get("events_per_s") for m in manifests])
+    line("Peak memory, MB", [m.resources.get("max_rss_mb") for m in manifests])
+    names = dict.fromkeys(name for m in manifests for name in m.software)
+    for name in names:
+        line(name, [m.software.get(name) for m in manifests])
+    line("Python", [m.environment.get("python") for m in manifests])
+    line("Platform", [m.environment.get("platform") for m in manifests])
+    return lines
