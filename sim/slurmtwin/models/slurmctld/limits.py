@@ -73,18 +73,19 @@ class AccountingIdentity:
             job.qos = request.qos
             return None
         part = job.parts[0].name if len(job.parts) == 1 else ""
-        assoc = tree.find(request.account, job.user or ROOT, part)
+        account = request.account.lower()
+        assoc = tree.find(account, job.user or ROOT, part)
         if assoc is None and self._need_assoc:
             return SubmitError.ACCOUNT
-        if assoc is None and request.account:
+        if assoc is None and account:
             assoc = tree.find("", job.user or ROOT, part)
         job.assoc = assoc
-        job.account = assoc.account if assoc is not None else request.account
+        job.account = assoc.account if assoc is not None else account
         return self._choose_qos(job, tree, assoc)
 
     def _choose_qos(self, job: Job, tree: AssociationTree, assoc: Association | None) -> SubmitError | None:
         """_determine_and_validate_qos()."""
-        name = job.request.qos or tree.default_qos(assoc)
+        name = job.request.qos.lower() or tree.default_qos(assoc)
         qos = tree.qos.get(name)
         if self._need_qos:
             if qos is None or (assoc is not None and name not in assoc.valid_qos):

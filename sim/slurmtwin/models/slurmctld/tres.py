@@ -24,6 +24,12 @@ Pairs = tuple[tuple[int, int], ...]
 """Sparse amounts: (TRES index, amount), ascending by index."""
 
 
+def tres_name(text: str) -> str:
+    """cpu, mem ... in lower case; gres/NAME and license/NAME keep the case of NAME."""
+    kind, slash, rest = text.partition("/")
+    return f"{kind.lower()}/{rest}" if slash else kind.lower()
+
+
 def _named_in(limits: Limits) -> Iterable[str]:
     for name in limits.__slots__:
         value = getattr(limits, name)
@@ -37,18 +43,19 @@ class TresTable:
 
     def __init__(self, conf: ClusterConf) -> None:
         names = dict.fromkeys(_STATIC)
-        names.update(dict.fromkeys(n.lower() for n in conf.controller.accounting_tres))
+        names.update(dict.fromkeys(map(tres_name, conf.controller.accounting_tres)))
         for limits in (*(q.limits for q in conf.qos), *(a.limits for a in conf.assocs)):
-            names.update(dict.fromkeys(n.lower() for n in _named_in(limits)))
-        names.update(dict.fromkeys(n.lower() for n, _ in conf.priority.weight_tres))
+            names.update(dict.fromkeys(map(tres_name, _named_in(limits))))
+        names.update(dict.fromkeys(tres_name(n) for n, _ in conf.priority.weight_tres))
         for part in conf.partitions:
-            names.update(dict.fromkeys(n.lower() for n, _ in part.tres_billing_weights))
+            names.update(dict.fromkeys(tres_name(n) for n, _ in part.tres_billing_weights))
         self.names: tuple[str, ...] = tuple(names)
         self.index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
         self._gres = [(i, *_split_gres(n)) for i, n in enumerate(self.names) if n.startswith("gres/")]
         self._licenses = [(i, n.partition("/")[2]) for i, n in enumerate(self.names) if n.startswith("license/")]
-        self._max_tres = "MAX_TRES" in conf.priority.flags
-        self._max_tres_gres = "MAX_TRES_GRES" in conf.priority.flags
+        flags = {f.upper() for f in conf.priority.flags}
+        self._max_tres = "MAX_TRES" in flags
+        self._max_tres_gres = "MAX_TRES_GRES" in flags
         self._billing: dict[str, list[float] | None] = {}
         self._extra = len(self.names) > len(_STATIC)
 
@@ -61,7 +68,7 @@ class TresTable:
 
     def pairs(self, amounts: Iterable[tuple[str, int]]) -> Pairs:
         """Sparse form of named amounts; negative ones mean no limit and are left out."""
-        return tuple(sorted((self.index[name.lower()], amount) for name, amount in amounts if amount >= 0))
+        return tuple(sorted((self.index[tres_name(name)], amount) for name, amount in amounts if amount >= 0))
 
     def weights(self, weights: Sequence[tuple[str, float]]) -> list[float] | None:
         """Weight per TRES; None when none is given. A memory weight is per MiB."""
@@ -69,7 +76,7 @@ class TresTable:
             return None
         out = [0.0] * len(self.names)
         for name, weight in weights:
-            out[self.index[name.lower()]] = weight
+            out[self.index[tres_name(name)]] = weight
         return out
 
     def requested(self, job: Job, part: Partition | None) -> list[int]:
