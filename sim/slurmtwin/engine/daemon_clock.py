@@ -21,8 +21,8 @@ class Clock(Protocol):
         """Simulated time, nanoseconds."""
         ...
 
-    def call_at(self, at_ns: int, action: Action, argument: object = None) -> Call:
-        """Run `action(argument)` at a time >= now."""
+    def call_at(self, at_ns: int, action: Action, argument: object = None, late: int = 0) -> Call:
+        """Run `action(argument)` at a time >= now; `late` > 0: after all that is less late at that instant."""
         ...
 
     def call_in(self, delay_ns: int, action: Action, argument: object = None) -> Call:
@@ -55,9 +55,9 @@ class DaemonClock:
         """Stopped by SIGSTOP."""
         return self._frozen
 
-    def call_at(self, at_ns: int, action: Action, argument: object = None) -> Call:
+    def call_at(self, at_ns: int, action: Action, argument: object = None, late: int = 0) -> Call:
         """Run `action(argument)` at a time >= now, if the process lives then."""
-        call = self._env.call_at(at_ns, action, argument)
+        call = self._env.call_at(at_ns, action, argument, late)
         call.callbacks = self._run
         return call
 

@@ -95,12 +95,12 @@ class Environment(simpy.Environment):
         order = self._order() if priority == NORMAL else next(self._eid)
         heappush(self._queue, (self._now + delay, priority, order, event))
 
-    def call_at(self, at_ns: int, action: Action, argument: Any = None) -> Call:
-        """Run `action(argument)` at a time >= now."""
+    def call_at(self, at_ns: int, action: Action, argument: Any = None, late: int = 0) -> Call:
+        """Run `action(argument)` at a time >= now; `late` > 0: after all that is less late at that instant."""
         if at_ns < self._now:
             raise ModelError(f"call at {format_duration(at_ns)} lies before now, {format_duration(self.now_ns)}")
         call = Call(at_ns, action, argument)
-        heappush(self._queue, (at_ns, NORMAL, self._order(), call))  # type: ignore[misc]
+        heappush(self._queue, (at_ns, NORMAL + late, self._order(), call))  # type: ignore[misc]
         return call
 
     def call_in(self, delay_ns: int, action: Action, argument: Any = None) -> Call:

@@ -13,6 +13,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld.backfill_cycle import BackfillCycle
+from slurmtwin.models.slurmctld.background import BACKFILL
 from slurmtwin.models.slurmctld.main_pass import recently_completing
 from slurmtwin.models.slurmctld.pending_queue import PendingQueue
 
@@ -76,7 +77,7 @@ class BackfillAgent:
         at_ns = self._anchor_ns
         if at_ns < now_ns:
             at_ns += -((at_ns - now_ns) // _LOOK_NS) * _LOOK_NS
-        self._look = self._ctld.env.call_at(at_ns, self._at_look)
+        self._look = self._ctld.env.call_at(at_ns, self._at_look, None, BACKFILL)
 
     def _at_look(self, _argument: object) -> None:
         self._look = None

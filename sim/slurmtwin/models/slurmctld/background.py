@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
 
+LOOK: Final = 1
+MAIN_PASS: Final = 2
+BACKFILL: Final = 3
+"""Order within one instant, after all messages: the loop's look, the main pass, a backfill cycle."""
+
+
 class Duty(IntEnum):
     """What the loop does at a look, in its order."""
 
@@ -119,7 +125,7 @@ class BackgroundLoop:
             if call.at_ns <= look_ns:
                 return
             call.cancel()
-        self._call = self._ctld.env.call_at(look_ns, self._look)
+        self._call = self._ctld.env.call_at(look_ns, self._look, None, LOOK)
 
     def _look(self, _argument: object) -> None:
         now_ns = self._ctld.env.now_ns

@@ -11,7 +11,7 @@ from slurmtwin.contract.clock import SECOND, US
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld.backfill import BackfillAgent
-from slurmtwin.models.slurmctld.background import BackgroundLoop, Duty, Periodic
+from slurmtwin.models.slurmctld.background import MAIN_PASS, BackgroundLoop, Duty, Periodic
 from slurmtwin.models.slurmctld.main_pass import MainPass, recently_completing
 from slurmtwin.models.slurmctld.parts import Refusal
 from slurmtwin.models.slurmctld.pending_queue import PendingQueue
@@ -141,7 +141,7 @@ class Scheduler:
         if self._request is not None and self._request.pending:
             return
         ctld = self._ctld
-        self._request = ctld.env.call_at(max(ctld.env.now_ns, self._free_at_ns), self._run)
+        self._request = ctld.env.call_at(max(ctld.env.now_ns, self._free_at_ns), self._run, None, MAIN_PASS)
 
     def _run(self, _argument: object) -> None:
         full, self._full_requested = self._full_requested, False
