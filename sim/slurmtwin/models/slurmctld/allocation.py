@@ -26,3 +26,6 @@ class Allocation:
     """No other job may share the nodes (EXCLUSIVE, select/linear, --exclusive)."""
     row: int = 0
     """OverSubscribe row of the partition (0: not shared)."""
+    groups: tuple[tuple[int, tuple[int, int, int, tuple[int, ...]]], ...] = ()
+    """The same by sets of equal nodes: (bitmap, (cores, CPUs, MiB, count per gres entry of the node)); the
+    select plugin's own form, () when it did not make this allocation."""

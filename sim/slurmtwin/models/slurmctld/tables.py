@@ -167,8 +167,8 @@ class Job:
     __slots__ = (
         "account", "accrue_s", "alloc", "array_active", "array_job", "array_max", "array_task", "array_waiting",
         "assoc", "batch_flag", "begin_s", "comment", "completing", "completing_nodes", "configuring", "cpus_min",
-        "deadline_s", "dependency", "direct_prio", "eligible_s", "end_s", "exit_code", "features", "gres", "held",
-        "het_job", "id", "kill_on_node_fail", "last_active_s", "licenses", "limit_s", "limit_set", "mem_mib",
+        "deadline_s", "demand", "dependency", "direct_prio", "eligible_s", "end_s", "exit_code", "features", "gres",
+        "held", "het_job", "id", "kill_on_node_fail", "last_active_s", "licenses", "limit_s", "limit_set", "mem_mib",
         "mem_per_cpu", "nice", "nodes_max", "nodes_min", "part", "parts", "planned_start_s", "pn_min_cpus",
         "pre_suspend_s", "preempt_s", "preemptor", "prio_by_part", "prio_factors", "prio_key", "priority", "qos",
         "reason", "request", "requeue", "reservation", "restart_count", "slurm_id", "start_s", "started_by", "state",
@@ -232,6 +232,8 @@ class Job:
         """(name, type or "", count per node)."""
         self.licenses: tuple[tuple[str, int], ...] = ()
         self.features: object | None = None
+        self.demand: object | None = None
+        """Node selection's reading of the sizes above; set to None when one of them changes."""
         self.dependency: list[object] = []
         self.reservation = request.reservation
         self.array_job: Job | None = None
