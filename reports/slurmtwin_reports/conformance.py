@@ -16,7 +16,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin_reports.history import History, JobKey, Row, nodes_of
 from slurmtwin_reports.job_table import CLASS_NAMES, JobTable, job_table
-from slurmtwin_reports.metrics import quantile, summary
+from slurmtwin_reports.metrics import number, quantile, summary
 from slurmtwin_reports.verdict import Outcome, Verdict
 
 MEDIAN_BAR_NS: Final = SECOND
@@ -292,9 +292,9 @@ class _Judgement:
             self._add(subject, 0, "s", bar_ns / 1e9, "no start to compare", judged=False)
             return
         bar = max(bar_ns, SPREAD_FACTOR * (among or 0))
-        text = f"{size / 1e9:.3g} s over {len(errors)} pairs in {self.repetitions} runs; bar {bar / 1e9:.3g} s"
+        text = f"{number(size / 1e9)} s over {len(errors)} pairs in {self.repetitions} runs; bar {number(bar / 1e9)} s"
         if among is not None:
-            text += f"; real against real {among / 1e9:.3g} s"
+            text += f"; real against real {number(among / 1e9)} s"
         self._add(subject, size / 1e9, "s", bar / 1e9, text)
 
     def _misses(self, subject: str, missed: int, total: int, real_missed: int, real_total: int) -> None:
@@ -304,9 +304,9 @@ class _Judgement:
         share = missed / total
         among = real_missed / real_total if real_total else None
         bar = max(MISS_BAR, SPREAD_FACTOR * (among or 0))
-        text = f"{100 * (1 - share):.4g} % of {total} equal; bar {100 * (1 - bar):.4g} %"
+        text = f"{number(100 * (1 - share))} % of {total} equal; bar {number(100 * (1 - bar))} %"
         if among is not None:
-            text += f"; real against real {100 * (1 - among):.4g} %"
+            text += f"; real against real {number(100 * (1 - among))} %"
         self._add(subject, share, "ratio", bar, text)
 
     def _waits(self) -> None:
@@ -325,7 +325,8 @@ class _Judgement:
             return
         _, name, gap, bar = worst
         mine, real = (sum(p[i] for p in gap.pairs) / len(gap.pairs) / 1e9 for i in (0, 1))
-        text = f"{name}: {mine:.4g} s against {real:.4g} s, {100 * gap.relative:.3g} % apart; bar {100 * bar:.3g} %"
+        text = f"{name}: {number(mine)} s against {number(real)} s, {number(100 * gap.relative)} % apart"
+        text += f"; bar {number(100 * bar)} %"
         text += f"; worst of {len(judged)} classes" + (f", {few} with under {CLASS_JOBS} jobs left out" if few else "")
         self._add(subject, gap.relative, "ratio", bar, text)
 
@@ -335,7 +336,7 @@ class _Judgement:
         pairs = max(1, self.repetitions * (self.repetitions - 1) // 2)
         allowed = SPREAD_FACTOR * real.milestones_missed / pairs
         missed = twin.milestones_missed / max(1, self.repetitions)
-        text = f"{missed:.3g} missing or extra per run; real against real {real.milestones_missed / pairs:.3g}"
+        text = f"{number(missed)} missing or extra per run; real against real {number(real.milestones_missed / pairs)}"
         self._add("milestones, presence", missed, "count", allowed, text)
         self._times("milestones, p95", twin.milestone_errors_ns, real.milestone_errors_ns, 0.95, bar_ns)
 

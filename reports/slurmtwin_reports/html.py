@@ -17,8 +17,8 @@ from slurmtwin_reports import figures
 from slurmtwin_reports.conformance import Conformance
 from slurmtwin_reports.history import History
 from slurmtwin_reports.job_table import JobTable, job_table
-from slurmtwin_reports.metrics import summary
-from slurmtwin_reports.tables import number, percent, scenario_rows
+from slurmtwin_reports.metrics import number, summary
+from slurmtwin_reports.tables import percent, scenario_rows
 from slurmtwin_reports.verdict import FINDINGS, Outcome, Verdict
 
 MOST_OPEN: Final = 3
@@ -185,7 +185,7 @@ def _figures(section: Section, twins: Sequence[_Run], reals: Sequence[_Run]) -> 
     drawn = [("Waits", "share of jobs that waited at most so long", figures.waits(tracks))]
     if section.conformance is not None:
         interval = facts.bf_interval_ns / 1e9 if facts else 30.0
-        note = "share of starts; bars at 1 s (median) and one backfill interval (p95)"
+        note = "share of starts, with the bars of median and p95"
         both = figures.start_errors(section.conformance.twin, section.conformance.real, interval)
         drawn.append(("Start error", note, both))
     capacity = sum(facts.node_cpus.values()) if facts else 0

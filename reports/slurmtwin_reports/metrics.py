@@ -187,6 +187,17 @@ def _spans(table: JobTable, capacity: int | None) -> dict[str, Any]:
     }
 
 
+def number(value: float | None) -> str:
+    """A figure for people: up to four significant digits, never an exponent, `-` for nothing."""
+    if value is None:
+        return "-"
+    if abs(value) >= 1000:
+        return f"{value:.0f}"
+    if 0 < abs(value) < 0.001:
+        return f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) >= 0.00005 else "0"
+    return f"{value:.4g}"
+
+
 def _seconds(ns: float | int | None) -> float | None:
     return None if ns is None else ns / 1e9
 

@@ -196,7 +196,7 @@ class Chart:
         last = -100.0
         for value, words in self.x.ticks():
             x = self.px(value)
-            if x - last < 6.2 * len(words) + 6:
+            if x - last < 7 * len(words) + 8:
                 continue
             last = x
             anchor = "end" if x > right - 3 * len(words) else "middle"

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from slurmtwin_reports.compare import Comparison
 from slurmtwin_reports.conformance import Conformance
+from slurmtwin_reports.metrics import number
 from slurmtwin_reports.verdict import FINDINGS, Outcome, Verdict
 
 STYLES: Final = {
@@ -114,11 +115,6 @@ def comparison_table(result: Comparison) -> Table:
     return table
 
 
-def number(value: float | None) -> str:
-    """Four significant digits, `-` for nothing."""
-    return "-" if value is None else f"{value:.4g}"
-
-
 def percent(share: float | None) -> str:
     """A share as percent without its sign, `-` for nothing."""
-    return "-" if share is None else f"{100 * share:.4g}"
+    return "-" if share is None else number(100 * share)

@@ -34,4 +34,4 @@ def check(history: History) -> Verdict:
             active.pop(host, None)
     if findings:
         return broken(NAME, findings)
-    return holds(NAME, f"{rows} times a controller became active") if rows else unknown(NAME, "no controller rows")
+    return holds(NAME, f"became active: {rows}") if rows else unknown(NAME, "no controller rows")

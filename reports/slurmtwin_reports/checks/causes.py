@@ -12,7 +12,7 @@ NAME: Final = "causes-point-back"
 
 
 def check(history: History) -> Verdict:
-    """Broken when a cause is not an earlier row or surely lies later in time; unknown when no row names a cause."""
+    """Broken when a cause is not an earlier row or surely lies later in time; unknown for an empty table."""
     findings: list[str] = []
     earliest = array("q")
     named = 0
@@ -27,4 +27,6 @@ def check(history: History) -> Verdict:
         earliest.append(row.t_ns - row.t_err_ns)
     if findings:
         return broken(NAME, findings)
-    return holds(NAME, f"{named} causes") if named else unknown(NAME, "no row names a cause")
+    if not earliest:
+        return unknown(NAME, "the table has no rows")
+    return holds(NAME, f"{named} causes" if named else "no row names a cause")
