@@ -1,0 +1,74 @@
+"""Slurm's job numbers to the workload's: by what sbatch answered, by time (a lost state reuses numbers)."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import Any
+
+_NAME = re.compile(r"(\d+)(?:_(\d+|\*|\[[^\]]*\]))?(?:\+(\d+))?(?:\((\d+)\))?")
+
+
+class JobNumbers:
+    """Knows for each Slurm job number at each time the workload's job and, for arrays, the task."""
+
+    def __init__(self) -> None:
+        self._submits: dict[int, list[tuple[int, int, bool]]] = {}
+        self._tasks: dict[int, list[tuple[int, int, int]]] = {}
+
+    def submitted(self, t_ns: int, slurm_id: int, numbers: list[int], array: bool) -> None:
+        """sbatch answered slurm_id for these workload jobs (several: a heterogeneous job)."""
+        for offset, number in enumerate(numbers):
+            self._submits.setdefault(slurm_id + offset, []).append((t_ns, number, array))
+
+    def task(self, t_ns: int, slurm_id: int, array_id: int, task: int) -> None:
+        """A log or a script said that slurm_id is that task of that array."""
+        known = self._tasks.setdefault(slurm_id, [])
+        if not known or known[-1][1:] != (array_id, task):
+            known.append((t_ns, array_id, task))
+
+    def _number(self, slurm_id: int, t_ns: int) -> int | None:
+        rows = self._submits.get(slurm_id)
+        if not rows:
+            return None
+        place = bisect_right(rows, (t_ns, 1 << 62, True))
+        return rows[max(place - 1, 0)][1]
+
+    def is_array(self, slurm_id: int) -> bool:
+        """Was this number the answer to an array's submit?"""
+        rows = self._submits.get(slurm_id)
+        return bool(rows and rows[-1][2])
+
+    def resolve(self, slurm_id: int, t_ns: int) -> tuple[int, int | None] | None:
+        """(workload job, task or None) for a plain number as jobcomp and scripts have it."""
+        rows = self._tasks.get(slurm_id)
+        if rows:
+            place = bisect_right(rows, (t_ns, 1 << 62, 0))
+            _, array_id, task = rows[max(place - 1, 0)]
+            number = self._number(array_id, t_ns)
+            return None if number is None else (number, task)
+        number = self._number(slurm_id, t_ns)
+        return None if number is None else (number, None)
+
+    def resolve_text(self, text: str, t_ns: int) -> tuple[int, int | None] | None:
+        """The same for the text of a log: `12`, `10_3(13)`, `20+1(21)`."""
+        found = _NAME.match(text)
+        if not found:
+            return None
+        leader, task, component, real = found.groups()
+        if task is not None and task.isdigit():
+            if real is not None:
+                self.task(t_ns, int(real), int(leader), int(task))
+            number = self._number(int(leader), t_ns)
+            return None if number is None else (number, int(task))
+        if component is not None:
+            return self.resolve(int(real) if real else int(leader) + int(component), t_ns)
+        return self.resolve(int(leader), t_ns)
+
+
+def learn(numbers: JobNumbers, notes: list[dict[str, Any]]) -> None:
+    """Take in the answers that the driver noted."""
+    for note in notes:
+        if note["what"] == "action" and note["action"]["do"] in ("submit", "salloc") and note.get("slurm_id"):
+            action = note["action"]
+            numbers.submitted(note["before"], note["slurm_id"], action["jobs"], bool(action.get("array")))

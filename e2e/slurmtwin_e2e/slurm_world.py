@@ -1,0 +1,123 @@
+"""Try a scenario on real Slurm: `python -m slurmtwin_e2e.slurm_world SCENARIO [--version 22.05] [--factor 20]`.
+
+Prints one line per job run (job, submit, start, end, how started, nodes, state), and with --all every event. Nothing
+is recorded; --keep DIR keeps Slurm's own logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.hostlist import expand
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin_e2e.collect.run_events import build_events
+from slurmtwin_e2e.docker import sweep
+from slurmtwin_e2e.images import make_image
+from slurmtwin_e2e.job_lines import listed_jobs
+from slurmtwin_e2e.run import RawRun, run_raw
+
+
+def fault_documents(scenario: Scenario) -> list[dict[str, object]]:
+    """The scenario's faults as plain data, in its order."""
+    return [fault.model_dump(mode="json", exclude_defaults=True) | {"kind": fault.kind} for fault in scenario.faults]
+
+
+def cpus_of_nodes(scenario: Scenario) -> dict[str, int]:
+    """CPUs of each node as its NodeName line says; 1 where it says nothing."""
+    out: dict[str, int] = {}
+    default = 1
+    for line in scenario.slurm.nodes:
+        low = {k.lower(): str(v) for k, v in line.items()}
+        product = int(low.get("sockets", 1)) * int(low.get("corespersocket", 1)) * int(low.get("threadspercore", 1))
+        cpus = int(low.get("cpus", low.get("procs", product if product > 1 else default)))
+        if low["nodename"].upper() == "DEFAULT":
+            default = cpus
+            continue
+        out |= dict.fromkeys(expand(low["nodename"]), cpus)
+    return out
+
+
+def run_events(scenario: Scenario, raw: RawRun) -> list[Event]:
+    """The event table of a raw run."""
+    return build_events(raw.folder, raw.plan, fault_documents(scenario), cpus_of_nodes(scenario))
+
+
+def job_table(events: Sequence[Event]) -> list[str]:
+    """One line per run of a job."""
+    submitted: dict[int, int] = {}
+    lines: list[str] = []
+    open_runs: dict[tuple[int, str], Event] = {}
+
+    def key(event: Event) -> tuple[int, str]:
+        parts = json.loads(event.detail or "{}")
+        return event.job_id or 0, str(parts.get("array_task", ""))
+
+    def text(ns: int) -> str:
+        return f"{ns / SECOND:9.2f}"
+
+    for event in events:
+        if event.kind is Kind.JOB_SUBMITTED and event.job_id:
+            submitted[event.job_id] = event.t_ns
+        elif event.kind is Kind.JOB_STARTED:
+            open_runs[key(event)] = event
+        elif event.kind is Kind.JOB_ENDED:
+            number, task = key(event)
+            start = open_runs.pop((number, task), None)
+            parts = json.loads(event.detail or "{}")
+            by = json.loads(start.detail or "{}").get("by", "") if start else ""
+            begun, where = (text(start.t_ns), start.node) if start else (" " * 9, "-")
+            asked = text(submitted[number]) if number in submitted else " " * 9
+            name = f"{number}_{task}" if task else str(number)
+            lines.append(f"{name:>8} {asked} {begun} {text(event.t_ns)} {by:8} {parts.get('state', ''):12} {where}")
+    for (number, task), start in open_runs.items():
+        name = f"{number}_{task}" if task else str(number)
+        lines.append(f"{name:>8} {text(submitted.get(number, 0))} {text(start.t_ns)} {'-':>9} {'':8} {'RUNNING':12} {start.node}")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one scenario and print what happened."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", type=Path)
+    parser.add_argument("--version", choices=("22.05", "24.11", "26.05"), help="default: the scenario's")
+    parser.add_argument("--factor", type=float, default=20.0, help="simulated seconds per real second; 1: real time")
+    parser.add_argument("--all", action="store_true", help="print every event, not only the jobs")
+    parser.add_argument("--jobs", type=Path, help="the workload as JSON lines of JobRequest instead of the scenario's list")
+    parser.add_argument("--keep", type=Path, help="keep Slurm's logs in this folder")
+    options = parser.parse_args(arguments)
+    scenario = load_scenario(options.scenario)
+    version = options.version or scenario.slurm.version
+    sweep()
+    make_image(version, say=lambda text: print(text, file=sys.stderr))
+    jobs = (
+        [JobRequest(**json.loads(line)) for line in options.jobs.read_text().splitlines()]
+        if options.jobs
+        else listed_jobs(scenario)
+    )
+    with tempfile.TemporaryDirectory(prefix="slurmtwin-slurm-") as folder:
+        raw = run_raw(scenario, jobs, version, options.factor, Path(folder, "run"))
+        events = run_events(scenario, raw)
+        if options.keep:
+            shutil.copytree(raw.folder, options.keep, dirs_exist_ok=True)
+    for option, change in raw.files.overridden.items():
+        print(f"# overridden: {option}={change['asked']} -> {change['used'] or '(left out)'}", file=sys.stderr)
+    if options.all:
+        for event in events:
+            print(f"{event.t_ns / SECOND:10.3f} {event.kind.value:24} {event.job_id or '':>5} {event.node or '':20} {event.value or ''} {event.detail or ''}")
+    else:
+        print(f"{'job':>8} {'submit':>9} {'start':>9} {'end':>9} {'by':8} {'state':12} nodes")
+        print("\n".join(job_table(events)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
