@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld import event_details as details
+from slurmtwin.models.slurmctld.admin_commands import AdminCommands
 from slurmtwin.models.slurmctld.arrays import Arrays
 from slurmtwin.models.slurmctld.dependencies import Dependencies
 from slurmtwin.models.slurmctld.hetjobs import HetJobs
 from slurmtwin.models.slurmctld.job_end import JobEnd
-from slurmtwin.models.slurmctld.job_purge import Purge
+from slurmtwin.models.slurmctld.job_purge import Purge, weight
 from slurmtwin.models.slurmctld.job_request import limit_seconds
 from slurmtwin.models.slurmctld.job_start import JobStart
 from slurmtwin.models.slurmctld.job_submit import Submission
@@ -51,6 +52,7 @@ class Lifecycle:
         self.starts = JobStart(ctld, self, side)
         self.preemption = Preemption(ctld, self)
         self.submission = Submission(ctld, self)
+        self.admin = AdminCommands(ctld, self)
         self._numbers: dict[int, Job] = {}
         """The workload's number -> record (an array's meta record)."""
 
@@ -63,6 +65,11 @@ class Lifecycle:
         """slurmctld ends."""
         self.limits.stop()
         self.purge.stop()
+
+    @property
+    def open_count(self) -> int:
+        """Jobs in memory that are not over, every task of an array counted."""
+        return self.purge.record_count - self.purge.over_count
 
     # what the parts share
 
@@ -95,6 +102,7 @@ class Lifecycle:
         self._ctld.limits.job_left(job)
         self.signals.forget(job)
         self.purge.finished(job)
+        self._side.job_over(job.request.job_id)
 
     def array_task_ended(self, job: Job) -> None:
         """A run is over: for a task, its array counts one less."""
@@ -185,7 +193,7 @@ class Lifecycle:
         ctld = self._ctld
         assert job.alloc is not None
         ctld.selection.release(job, node.bit)
-        job.alloc = without(job.alloc, node, ctld.nodes)
+        job.alloc = without(job.alloc, node)
         ctld.nodes_lifecycle.job_gone(job, node.bit)
         ctld.last_job_update_s = ctld.now_s()
         ctld.emit(
@@ -196,6 +204,10 @@ class Lifecycle:
             unit="cpu",
             detail=details.of_task(None, job.array_task),
         )
+
+    def cancel(self, number: int) -> None:
+        """scancel of the workload's job with that number."""
+        self.admin.cancel(number)
 
     def hold(self, job: Job, reason: str) -> None:
         """Priority 0 (scontrol hold, bad constraints)."""
@@ -210,6 +222,14 @@ class Lifecycle:
         if job.pending:
             ctld.schedulers.enqueue(job)
         ctld.store.changed()
+
+    def requeue(self, job: Job, reason: str) -> None:
+        """A running job goes back to PENDING; one that may not be requeued ends."""
+        for part_of in job.het_job or (job,):
+            if part_of.state not in (JobState.RUNNING, JobState.SUSPENDED):
+                continue
+            if not self.requeues.requeue(part_of, reason, JobState.CANCELLED, shown="REQUEUED"):
+                self.ends.finish(part_of, JobState.NODE_FAIL, reason)
 
     def release(self, job: Job) -> None:
         """scontrol release: a new priority, and a pass is queued."""
@@ -283,4 +303,4 @@ class Lifecycle:
         """Names and counts of a loaded record."""
         if job.array_task is None or job.array_job is job:
             self.remember(job)
-        self.purge.record_count += len(job.array_waiting) if job.array_waiting else 1
+        self.purge.record_count += weight(job)

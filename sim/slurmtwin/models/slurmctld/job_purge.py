@@ -39,6 +39,8 @@ class Purge:
         self.min_age_s = ctld.conf.timers.min_job_age_ns // SECOND
         self.record_count = 0
         """Records in memory, every task of an array counted (MaxJobCount)."""
+        self.over_count = 0
+        """Those of them that are over for good."""
         loop.register(Duty.PURGE, self.scan)
 
     def start(self) -> None:
@@ -57,6 +59,7 @@ class Purge:
 
     def finished(self, job: Job) -> None:
         """The record may leave MinJobAge after its end; MinJobAge 0 keeps it for ever."""
+        self.over_count += weight(job)
         if self.min_age_s:
             self._push(self._old, job.end_s + self.min_age_s, job)
 
@@ -71,6 +74,7 @@ class Purge:
 
     def keep(self, job: Job) -> None:
         """A finished job is requeued: its record stays."""
+        self.over_count -= weight(job)
         self._old = [entry for entry in self._old if entry[2] is not job]
         self._old.sort()
 
@@ -119,9 +123,15 @@ class Purge:
                 self._push(self._old, ctld.now_s() + 1, job)
             return
         del ctld.jobs[job.slurm_id]
-        self.record_count -= 1
+        self.record_count -= weight(job)
+        self.over_count -= weight(job)
         self._lifecycle.forget(job)
         ctld.emit(Kind.JOB_PURGED, job_id=job.request.job_id, detail=details.of_task(None, job.array_task))
+
+
+def weight(job: Job) -> int:
+    """How many jobs a record stands for: an array's meta record for every task that still waits in it."""
+    return len(job.array_waiting) if job.array_waiting else 1
 
 
 def deadline_need_s(job: Job) -> int:

@@ -14,6 +14,7 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.jobs import parse_array
 from slurmtwin.models.slurmctld import event_details as details
+from slurmtwin.models.slurmctld.job_purge import weight
 from slurmtwin.models.slurmctld.job_request import (
     fit_memory_limit,
     limit_seconds,
@@ -112,7 +113,7 @@ class Submission:
         tasks = job.array_waiting
         if tasks is not None and (tasks[-1] >= controller.max_array_size):
             return "Invalid job array specification"
-        if self._lifecycle.purge.record_count + (len(tasks) if tasks else 1) > controller.max_job_count:
+        if self._lifecycle.purge.record_count + weight(job) > controller.max_job_count:
             return "Slurm temporarily unable to accept job, sleeping and retrying"
         return None
 
@@ -144,8 +145,8 @@ class Submission:
         last: str | None = None
         for part in job.parts:
             refusal = ctld.selection.can_ever_run(job, part)
-            fatal = refusal is not None and (refusal.kind == "never" or (refusal.kind == "part_limit" and enforce != "no"))
-            if not fatal:
+            kind = refusal.kind if refusal is not None else ""
+            if kind != "never" and not (kind == "part_limit" and enforce != "no"):
                 if enforce != "all":
                     return None
                 continue
@@ -158,7 +159,7 @@ class Submission:
         """The next free job id (_get_next_job_id())."""
         job.slurm_id = self._lifecycle.next_slurm_id()
         self._ctld.jobs[job.slurm_id] = job
-        self._lifecycle.purge.record_count += len(job.array_waiting) if job.array_waiting else 1
+        self._lifecycle.purge.record_count += weight(job)
 
     def _join(self, job: Job) -> None:
         """Into the queue: hold, dependency, begin time, priority (job_independent() and set_job_prio())."""

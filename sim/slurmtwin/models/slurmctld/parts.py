@@ -311,6 +311,10 @@ class JobLifecycle(Protocol):
         """End a running job or cancel a pending one."""
         ...
 
+    def cancel(self, number: int) -> None:
+        """scancel of the workload's job with that number."""
+        ...
+
     def hold(self, job: Job, reason: str) -> None: ...
 
     def requeue(self, job: Job, reason: str) -> None:

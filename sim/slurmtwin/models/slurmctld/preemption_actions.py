@@ -31,7 +31,7 @@ class Preemption:
         self._qos = {q.name: q for q in ctld.conf.qos}
 
     def mode(self, job: Job) -> str:
-        """slurm_job_preempt_mode(): the QOS's under preempt/qos, the partition's under partition_prio, else the cluster's."""
+        """slurm_job_preempt_mode(): of the QOS (preempt/qos) or the partition (partition_prio), else the cluster's."""
         conf = self._ctld.conf.preempt
         own = ""
         if conf.type == "preempt/qos":

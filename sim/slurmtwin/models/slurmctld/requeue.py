@@ -126,10 +126,12 @@ class Requeues:
                 self._why[part_of.slurm_id] = f"node {node.name} failed"
                 self._lifecycle.ends.finish(part_of, JobState.NODE_FAIL, requeue=True)
             else:
-                self._lifecycle.ends.finish(part_of, JobState.NODE_FAIL, reason="NodeDown", exit_code=self._failed_code())
+                self._end_failed(part_of)
 
-    def _failed_code(self) -> int:
-        return 0 if self._ctld.conf.version == "22.05" else 1
+    def _end_failed(self, job: Job) -> None:
+        """Final NODE_FAIL; since 24.11 with exit code 1."""
+        code = 0 if self._ctld.conf.version == "22.05" else 1
+        self._lifecycle.ends.finish(job, JobState.NODE_FAIL, reason="NodeDown", exit_code=code)
 
     def missing(self, job: Job, node: Node) -> None:
         """_purge_missing_jobs(): the node knows nothing of the job: job_complete(requeue, node_fail)."""
@@ -146,7 +148,7 @@ class Requeues:
 
     def _complete_failed(self, job: Job, why: str) -> None:
         if not self.may_requeue(job):
-            self._lifecycle.ends.finish(job, JobState.NODE_FAIL, reason="NodeDown", exit_code=self._failed_code())
+            self._end_failed(job)
             return
         self._why[job.slurm_id] = why
         cloud = self._first_node_is_cloud(job)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.allocation import Allocation
-    from slurmtwin.models.slurmctld.tables import Node, NodeTable
+    from slurmtwin.models.slurmctld.tables import Node
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ def _cut(items: tuple[T, ...] | None, place: int) -> tuple[T, ...] | None:
     return None if items is None else items[:place] + items[place + 1 :]
 
 
-def without(allocation: Allocation, node: Node, table: NodeTable) -> Allocation:
+def without(allocation: Allocation, node: Node) -> Allocation:
     """The same allocation less that node's share (excise_node_from_job())."""
     place = (allocation.nodes & (node.bit - 1)).bit_count()
     own = node.conf.cpus if allocation.cpus is None else allocation.cpus[place]

@@ -14,6 +14,8 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slurmtwin.contract.jobs import JobRequest
     from slurmtwin.engine.environment import Call, Environment
     from slurmtwin.engine.event_sink import EventSink
@@ -32,10 +34,14 @@ STEPD_TRIES_OLD: Final = 241
 _ENDED_WELL: Final = '{"exit_code":0}'
 
 
+def _ignore(_number: int) -> None:
+    return None
+
+
 class NodeSide:
     """What every job on the nodes needs: the environment's clock, the event sink, and the way to slurmctld."""
 
-    __slots__ = ("cluster", "costs", "env", "sink", "slurmds", "stepd_tries")
+    __slots__ = ("cluster", "costs", "env", "job_over", "sink", "slurmds", "stepd_tries")
 
     def __init__(
         self,
@@ -51,6 +57,8 @@ class NodeSide:
         self.slurmds = slurmds
         self.cluster = cluster
         self.costs = costs
+        self.job_over: Callable[[int], None] = _ignore
+        """Told the workload's number of each job (or task) that is over for good: users who wait for it go on."""
         self.stepd_tries = STEPD_TRIES_OLD if version == "22.05" else -1
 
 

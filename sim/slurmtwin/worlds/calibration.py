@@ -1,0 +1,45 @@
+"""Host costs per Slurm version: calibrated medians kept as data beside this module (host_costs.yaml)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.clock import MS
+from slurmtwin.contract.errors import InputError, Where
+from slurmtwin.contract.yaml_file import load_yaml, plain
+from slurmtwin.models.slurmctld.host_costs import HostCosts
+
+HOST_COSTS_SCHEMA: Final = "slurmtwin/host-costs/1"
+HOST_COSTS_FILE: Final = Path(__file__).with_name("host_costs.yaml")
+
+
+def load_host_costs(version: str, path: Path = HOST_COSTS_FILE) -> tuple[HostCosts, str]:
+    """(costs, their origin) of a Slurm version. Raises InputError when the file lacks the version or a cost."""
+    document = plain(load_yaml(path))
+    if not isinstance(document, dict) or document.get("schema") != HOST_COSTS_SCHEMA:
+        raise InputError(f"not a {HOST_COSTS_SCHEMA} document", Where(str(path), 1))
+    entry = document.get(version)
+    if not isinstance(entry, dict):
+        raise InputError(f"no host costs for Slurm {version}", Where(str(path)))
+    return host_costs(entry, path), str(entry.get("origin", ""))
+
+
+def host_costs(entry: dict[str, Any], path: Path = HOST_COSTS_FILE) -> HostCosts:
+    """HostCosts of one mapping of milliseconds; every cost must be named, nothing else may be."""
+    names = {f.name.removesuffix("_ns"): f.name for f in fields(HostCosts)}
+    unknown = sorted(set(entry) - set(names) - {"origin"})
+    missing = sorted(set(names) - set(entry))
+    if unknown or missing:
+        raise InputError(f"host costs: {(unknown or missing)[0]} is {'unknown' if unknown else 'missing'}", Where(str(path)))
+    values: dict[str, Any] = {}
+    for short, name in names.items():
+        value = entry[short]
+        if name.endswith("_ns"):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+                raise InputError(f"host costs: {short} must be milliseconds >= 0", Where(str(path)))
+            values[name] = round(value * MS)
+        else:
+            values[name] = bool(value)
+    return HostCosts(**values)

@@ -1,0 +1,109 @@
+"""Users: each request reaches slurmctld at its time, a cancel follows, and closed-loop users wait for their jobs.
+
+One request is looked at ahead, so a workload of any length needs no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld import event_details as details
+
+if TYPE_CHECKING:
+    from slurmtwin.contract.jobs import JobRequest
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.worlds.start_times import StartTimes
+
+NO_CONTROLLER = "Unable to contact slurm controller (connect failure)"
+
+
+class JobFeed:
+    """Hands the requests of one workload to the cluster."""
+
+    def __init__(self, cluster: SlurmCluster, requests: Iterator[JobRequest], times: StartTimes) -> None:
+        self._cluster = cluster
+        self._requests = requests
+        self._times = times
+        self._waiting: dict[int, list[JobRequest]] = {}
+        """By the job waited for (after_job)."""
+        self._open: dict[int, None] = {}
+        """Jobs seen in the workload that are not over."""
+        self._last_ns = 0
+        self.exhausted = False
+        """No request is left."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called whenever the number of jobs to come may have become zero."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose user waits for another job."""
+        return len(self._waiting)
+
+    def start(self) -> None:
+        """Plan the first request."""
+        self._next(None)
+
+    def _next(self, _argument: object) -> None:
+        for request in self._requests:
+            self._open[request.job_id] = None
+            if request.after_job in self._open:
+                self._waiting.setdefault(request.after_job, []).append(request)
+                continue
+            at_ns = self._arrival_ns(request)
+            if at_ns < self._last_ns:
+                raise InputError(f"job {request.job_id} is submitted before the job in front of it in the workload")
+            self._last_ns = at_ns
+            self._cluster.env.call_at(at_ns, self._arrive, request)
+            return
+        self.exhausted = True
+        self.on_change()
+
+    def _arrival_ns(self, request: JobRequest) -> int:
+        recorded = self._times.submit_ns.get(request.job_id) if self._times.submit_ns else None
+        return recorded if recorded is not None else request.submit_ns + self._cluster.costs.submit_rpc_ns
+
+    def _arrive(self, request: JobRequest) -> None:
+        self.deliver(request)
+        self._next(None)
+
+    def deliver(self, request: JobRequest) -> None:
+        """The submit RPC reaches the controller, or the command fails when none answers (slurm.md 5.4)."""
+        cluster = self._cluster
+        if request.cancel_ns is not None:
+            cancel_ns = max(request.cancel_ns, cluster.env.now_ns)
+            cluster.env.call_at(cancel_ns, self._cancel, request.job_id)
+        ctld = cluster.ctld
+        if ctld is not None:
+            ctld.lifecycle.submit(request)
+            return
+
+        def submit(controller: Slurmctld) -> None:
+            controller.lifecycle.submit(request)
+
+        cluster.request(submit, lambda: self._failed(request))
+
+    def _failed(self, request: JobRequest) -> None:
+        cluster = self._cluster
+        cluster.sink.emit(
+            cluster.env.now_ns, Kind.JOB_REJECTED, "sbatch", request.job_id, None, None, None,
+            details.reason(NO_CONTROLLER),
+        )  # fmt: skip
+        self.job_over(request.job_id)
+
+    def _cancel(self, number: int) -> None:
+        def cancel(controller: Slurmctld) -> None:
+            controller.lifecycle.cancel(number)
+
+        self._cluster.request(cancel, lambda: None, self._cluster.costs.rpc_ns)
+
+    def job_over(self, number: int) -> None:
+        """A job has ended for good or was refused: whoever waits for it thinks, then submits."""
+        self._open.pop(number, None)
+        for request in self._waiting.pop(number, ()):
+            at_ns = self._cluster.env.now_ns + request.think_ns + self._cluster.costs.submit_rpc_ns
+            self._cluster.env.call_at(max(at_ns, request.submit_ns), self.deliver, request)
+        self.on_change()

@@ -1,0 +1,31 @@
+"""When the daemons start and jobs and faults arrive: the scenario's times, or a recording's own.
+
+A comparison with a recording takes them from it, so that the twin's loops have the phase the real ones had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from slurmtwin.contract.clock import SECOND
+
+DEFAULT_EPOCH_S: Final = 1_767_225_600
+"""2026-01-01T00:00:00Z: the Unix time of t = 0 where nothing else is known."""
+DEFAULT_BOOT_NS: Final = -30 * SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTimes:
+    """All times are nanoseconds since the scenario's start; epoch_ns is its Unix time."""
+
+    epoch_ns: int = DEFAULT_EPOCH_S * SECOND
+    slurmctld_ns: int = DEFAULT_BOOT_NS
+    """slurmctld begins to serve then (its start-up cost lies before)."""
+    slurmd_ns: int = DEFAULT_BOOT_NS
+    """The slurmds are started then."""
+    submit_ns: Mapping[int, int] = field(default_factory=dict)
+    """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
+    fault_ns: tuple[int, ...] = ()
+    """When each fault of the scenario was really injected, in file order; (): as written."""

@@ -1,0 +1,279 @@
+"""The twin: a scenario simulated in integer nanoseconds, its events, manifest and run folder."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time as wall_clock
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmtwin.contract.cluster_facts import facts_of
+from slurmtwin.contract.clock import DAY, SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.contract.jobs import to_dict
+from slurmtwin.contract.manifest import (
+    Manifest,
+    environment_block,
+    sha256_text,
+    software_block,
+    write_atomic,
+    write_manifest,
+)
+from slurmtwin.contract.scenario import JobAction, PartitionAction, ReservationAction, Scenario
+from slurmtwin.engine.environment import Environment, RunBudget
+from slurmtwin.engine.event_sink import EventSink, detail_text
+from slurmtwin.engine.random_streams import RandomStreams
+from slurmtwin.models.slurm_cluster import SlurmCluster
+from slurmtwin.models.slurmctld.assemble import Assembly
+from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
+from slurmtwin.models.slurmctld.states import Reason
+from slurmtwin.workload.resolve import resolve
+from slurmtwin.workload.slurm_conf import cluster_conf
+from slurmtwin.worlds.calibration import load_host_costs
+from slurmtwin.worlds.job_feed import JobFeed
+from slurmtwin.worlds.run import Run
+from slurmtwin.worlds.start_times import StartTimes
+
+if TYPE_CHECKING:
+    from slurmtwin.contract.cluster import ClusterConf
+    from slurmtwin.contract.jobs import JobRequest
+    from slurmtwin.contract.scenario import Fault
+    from slurmtwin.models.slurmctld.host_costs import HostCosts
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+
+STALL_NS: Final = 30 * DAY
+"""A run in which no job has started or ended for so long, and none runs, will not move any more."""
+_FEW: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwinOptions:
+    """How to run, beside what the scenario says."""
+
+    seed: int = 0
+    replication: int = 0
+    tie_seed: int | None = None
+    """Shuffle simultaneous events (a test)."""
+    folder: Path | None = None
+    """Where events.parquet, manifest.json and the rest go."""
+    keep: bool = False
+    """Keep all events in memory."""
+    times: StartTimes = StartTimes()
+    costs: HostCosts | None = None
+    """None: calibrated medians of the version."""
+
+
+class TwinWorld:
+    """One cluster, its users and its faults on one environment."""
+
+    def __init__(
+        self, scenario: Scenario, conf: ClusterConf, jobs: Iterable[JobRequest], options: TwinOptions, sink: EventSink
+    ) -> None:
+        self._scenario = scenario
+        self._times = options.times
+        costs, self.costs_origin = load_host_costs(conf.version)
+        self.costs = (options.costs or costs).scaled(scenario.host.factor)
+        start_ns = min(0, self._times.slurmctld_ns - self.costs.slurmctld_start_ns, self._times.slurmd_ns)
+        self.env = Environment(start_ns=start_ns, tie_seed=options.tie_seed)
+        self.sink = sink
+        streams = RandomStreams(options.seed, options.replication)
+        self._assembly = Assembly(streams)
+        self.cluster = SlurmCluster(self.env, conf, sink, self.costs, self._times.epoch_ns, self._assembly)
+        self.feed = JobFeed(self.cluster, iter(jobs), self._times)
+        self.feed.on_change = self._maybe_over
+        self._assembly.side(self.cluster).job_over = self.feed.job_over
+        self._faults_left = len(scenario.faults)
+        self._stopping = False
+        self._moved_ns = 0
+
+    def start(self) -> None:
+        """Plan daemons, users and faults."""
+        env, times = self.env, self._times
+        self.sink.emit(env.now_ns, Kind.RUN_STARTED, "twin")
+        env.call_at(times.slurmctld_ns - self.costs.slurmctld_start_ns, self._boot_controllers)
+        env.call_at(times.slurmd_ns, self._boot_slurmds)
+        for place, fault in enumerate(self._scenario.faults):
+            at_ns = times.fault_ns[place] if times.fault_ns else fault.at
+            env.call_at(at_ns, self._inject, fault)
+        env.call_at(max(0, env.now_ns), self._open)
+        env.call_at(max(0, env.now_ns) + STALL_NS, self._stalled)
+
+    def _boot_controllers(self, _argument: object) -> None:
+        self.cluster.boot(slurmds=0)
+
+    def _boot_slurmds(self, _argument: object) -> None:
+        nodes = 0
+        for index, conf in enumerate(self.cluster.node_confs):
+            if not {"FUTURE", "CLOUD"} & set(conf.state.upper().split("+")):
+                nodes |= 1 << index
+        self.cluster.slurmds.start(nodes)
+
+    def _open(self, _argument: object) -> None:
+        self.feed.start()
+
+    # faults
+
+    def _inject(self, fault: Fault) -> None:
+        self._faults_left -= 1
+        document = json.loads(fault.model_dump_json())
+        self.sink.emit(
+            self.env.now_ns, Kind.FAULT_INJECTED, "fault", None, None, None, None, detail_text(**document)
+        )
+        if isinstance(fault, (JobAction, PartitionAction, ReservationAction)):
+            self.cluster.request(lambda ctld: _command(ctld, fault), lambda: None, self.costs.rpc_ns)
+        else:
+            self.cluster.inject(fault)
+        self._maybe_over()
+
+    # the end
+
+    def _maybe_over(self) -> None:
+        """Stop when no job is left that could still do something."""
+        self._moved_ns = self.env.now_ns
+        if self._stopping or not self.feed.exhausted or self.feed.waiting or self._faults_left:
+            return
+        ctld = self.cluster.ctld
+        if ctld is None or ctld.running or ctld.completing or self._open_jobs(ctld):
+            return
+        self._stopping = True
+        self.env.call_in(self._scenario.after + self._settle_ns(), self._stop)
+
+    def _settle_ns(self) -> int:
+        return SECOND  # what belongs to the last job's end still happens
+
+    def _open_jobs(self, ctld: Slurmctld) -> bool:
+        """Some job may still run: not held, no dependency that can never be met."""
+        lifecycle = ctld.lifecycle
+        assert isinstance(lifecycle, Lifecycle)
+        open_count = lifecycle.open_count
+        if open_count > _FEW:
+            return True
+        stuck = (Reason.DEPENDENCY_NEVER, Reason.BAD_CONSTRAINTS)
+        return open_count > 0 and any(
+            not job.state.finished and (job.priority != 0 and job.reason not in stuck or not job.pending)
+            for job in ctld.jobs.values()
+        )
+
+    def _stop(self, _argument: object) -> None:
+        ctld = self.cluster.ctld
+        if ctld is not None and (ctld.running or ctld.completing or self._open_jobs(ctld)):
+            self._stopping = False  # a job came back meanwhile
+            return
+        self.env.stop("done")
+
+    def _stalled(self, _argument: object) -> None:
+        ctld = self.cluster.ctld
+        idle_ns = self.env.now_ns - self._moved_ns
+        if idle_ns >= STALL_NS and self.feed.exhausted and not self._faults_left and not (ctld and ctld.running):
+            self.env.stop("stalled")
+        else:
+            self.env.call_at(max(self.env.now_ns, self._moved_ns) + STALL_NS, self._stalled)
+
+
+def _command(ctld: Slurmctld, action: JobAction | PartitionAction | ReservationAction) -> None:
+    lifecycle = ctld.lifecycle
+    assert isinstance(lifecycle, Lifecycle)
+    admin = lifecycle.admin
+    if isinstance(action, JobAction):
+        admin.job(action)
+    elif isinstance(action, PartitionAction):
+        admin.partition(action)
+    else:
+        admin.reservation(action)
+
+
+def run_scenario(
+    scenario: Scenario,
+    base_dir: Path | str = ".",
+    options: TwinOptions | None = None,
+    jobs: Iterable[JobRequest] | None = None,
+) -> Run:
+    """Run one scenario in the twin. base_dir: what the scenario's file names are relative to.
+
+    `jobs` replaces the scenario's workload. Raises InputError for a wrong scenario; a budget ends the run
+    cleanly and is named in stop_reason.
+    """
+    options = options or TwinOptions()
+    base = Path(base_dir)
+    conf, _warnings = cluster_conf(scenario, base)
+    requests = jobs if jobs is not None else resolve(scenario, base, options.seed)
+    folder = options.folder
+    run_id = sha256_text(f"{scenario.model_dump_json(by_alias=True)}|twin|{options.seed}|{options.replication}")[:16]
+    sink = EventSink(run_id, "twin", folder / "events.parquet" if folder else None, options.keep)
+    began_ns, began_cpu = wall_clock.monotonic_ns(), wall_clock.process_time_ns()
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    stream = _recorded(requests, folder) if folder is not None else iter(requests)
+    world = TwinWorld(scenario, conf, stream, options, sink)
+    budget = RunBudget(scenario.budget.max_events, scenario.budget.max_time, scenario.budget.wall_limit)
+    try:
+        world.start()
+        why = world.env.run_within(budget)
+    except BaseException:
+        sink.abandon()
+        raise
+    sink.emit(world.env.now_ns, Kind.RUN_ENDED, "twin", None, None, None, None, detail_text(why=why))
+    sink.close()
+    wall_ns = wall_clock.monotonic_ns() - began_ns
+    manifest = _manifest(scenario, conf, options, world, why, wall_ns, wall_clock.process_time_ns() - began_cpu)
+    run = Run("twin", scenario.name, options.seed, sink.event_hash, sink.count, why, manifest, folder, sink.kept)
+    if folder is not None:
+        resolved = json.dumps(json.loads(scenario.model_dump_json(by_alias=True)), indent=1, sort_keys=True)
+        write_atomic(folder / "scenario.resolved.json", resolved + "\n")
+        write_manifest(folder, manifest)
+    return run
+
+
+def _recorded(requests: Iterable[JobRequest], folder: Path) -> Iterator[JobRequest]:
+    """The same requests, written to RUN/jobs.jsonl as they are taken."""
+    with (folder / "jobs.jsonl").open("w", encoding="utf-8") as stream:
+        for request in requests:
+            stream.write(json.dumps(to_dict(request), separators=(",", ":")) + "\n")
+            yield request
+
+
+def _manifest(
+    scenario: Scenario, conf: ClusterConf, options: TwinOptions, world: TwinWorld, why: str, wall_ns: int, cpu_ns: int
+) -> Manifest:
+    wall_s = wall_ns / SECOND
+    events = world.sink.count
+    return Manifest(
+        world="twin",
+        scenario=scenario.name,
+        scenario_sha256=sha256_text(scenario.model_dump_json(by_alias=True)),
+        seed=options.seed,
+        replication=options.replication,
+        software={**software_block(), "slurm": conf.version},
+        parameters={
+            "cluster": facts_of(conf).to_dict(),
+            "host_costs": asdict(world.costs),
+            "host_costs_origin": "given" if options.costs is not None else world.costs_origin,
+            "factor": scenario.host.factor,
+            "epoch_ns": options.times.epoch_ns,
+            "slurmctld_ns": options.times.slurmctld_ns,
+            "slurmd_ns": options.times.slurmd_ns,
+            "tie_seed": options.tie_seed,
+        },
+        environment=environment_block(),
+        resources={
+            "wall_s": round(wall_s, 3),
+            "cpu_s": round(cpu_ns / SECOND, 3),
+            "max_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "events_per_s": round(events / wall_s) if wall_s else 0,
+        },
+        results=_results(world, why, events),
+    )
+
+
+def _results(world: TwinWorld, why: str, events: int) -> dict[str, Any]:
+    return {
+        "run_id": world.sink.run_id,
+        "event_hash": world.sink.event_hash,
+        "events": events,
+        "engine_events": world.env.event_count,
+        "stop_reason": why,
+        "simulated_ns": world.env.now_ns,
+    }
