@@ -20,9 +20,9 @@ from slurmtwin.models.slurmctld.tables import Job
 
 if TYPE_CHECKING:
     from slurmtwin.contract.cluster import NodeConf
+    from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
-    from slurmtwin.models.slurm_cluster import SlurmCluster
 
 SAVE_MAX_WAIT_S: Final = 5
 PERIODIC_CHECKPOINT_S: Final = 300

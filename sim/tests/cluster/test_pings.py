@@ -1,0 +1,161 @@
+"""Claims about the ping cycle (slurm.md 4.2), worked by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
+
+
+@pytest.mark.parametrize(("version", "first_tick", "lost_after"), [("26.05", 3.75, 10.275), ("22.05", 4.0, 11.275)])
+def test_first_tick_comes_three_seconds_after_the_loops_first_look(
+    rig: Callable[..., Any], version: str, first_tick: float, lost_after: float
+) -> None:
+    """slurm.md 4.2 "Tick": 22.05's loop sleeps a second first; 26.05's waits for the next whole second, 0.75 s here.
+
+    Nobody runs on n1: it is UNKNOWN and asked to register at every tick; it never was there, so it is never DOWN.
+    """
+    r = rig(version, slurmds=0b1110)
+    r.until(2000)
+    assert r.times(Kind.NODE_NOT_RESPONDING) == [pytest.approx(first_tick + lost_after)]
+    assert r.state() == "UNKNOWN*"
+
+
+@pytest.mark.parametrize(
+    ("version", "lost_after", "down"),
+    [("22.05", 11.275, 504.0), ("26.05", 10.275, 503.75)],
+)
+def test_a_slurmd_that_dies_after_its_ping_is_silent_at_the_second_next_tick(
+    rig: Callable[..., Any], version: str, lost_after: float, down: float
+) -> None:
+    """slurm.md 4.2 "Ping sent if", slurm.md 4.2 "Failed ping", slurm.md 4.2 "DOWN test (runs first)",
+    slurm.md 4.2 "Crash to DOWN", slurm.md 4.2 "Scale".
+
+    Ticks at 4, 104, 204 ... (22.05). Registered at 0, so asked at 104 (older than 100 s), skipped at 204: the
+    slurmd dies at 110 and is asked at 304, in vain. Last answer in second 104: DOWN at the first tick whose
+    predecessor is 300 s later: predecessor 404, tick 504. In 26.05 the answer of 103.75 is written down up to 2 s
+    later, at 105.75 at the latest: predecessor 503.75 would be needed, unless the update thread wakes in between.
+    """
+    r = rig(version)
+    r.until(110)
+    r.cluster.slurmds.stop(1, crashed=True)
+    r.until(1000)
+    tick = 304.0 if version == "22.05" else 303.75
+    assert r.times(Kind.NODE_NOT_RESPONDING) == [pytest.approx(tick + lost_after)]
+    expected = down if version == "22.05" else 603.75
+    assert r.times(Kind.NODE_DOWN) == [pytest.approx(expected)]
+    assert r.node().base is NodeBase.DOWN
+    assert r.node().reason == "Not responding"
+
+
+def test_a_healthy_idle_day_has_no_event(rig: Callable[..., Any]) -> None:
+    """After the first sweep nothing is left to happen: the queue runs dry."""
+    r = rig(nodes=100)
+    r.until(86_400)
+    assert r.env.event_count < 20
+
+
+def test_nodes_that_answer_are_asked_at_every_second_tick(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "Ping sent if": last_response of a node nobody uses moves by 200 s."""
+    r = rig("22.05")
+    heard = []
+    for minute in range(1, 21):
+        r.until(60 * minute)
+        heard.append(r.ctld.nodes_lifecycle.last_response_s(r.node()) - r.ctld.at_s(0))
+    seconds = sorted(set(heard))
+    start = seconds[0]
+    assert [s - start for s in seconds] == [0, 104, 304, 504, 704, 904, 1104]
+
+
+def test_a_node_that_was_told_to_end_a_job_is_not_asked_for_a_hundred_seconds(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "last_response updates": any answered RPC counts."""
+    r = rig("22.05")
+    r.until(50)
+    r.run_job(1, 0b1)
+    assert r.ctld.nodes_lifecycle.last_response_s(r.node()) == r.ctld.now_s()
+    r.until(150)
+    assert r.ctld.nodes_lifecycle.last_response_s(r.node()) == r.ctld.now_s() - 100
+
+
+@pytest.mark.parametrize("version", ["22.05", "26.05"])
+def test_slurmd_timeout_zero_never_sets_down(rig: Callable[..., Any], version: str) -> None:
+    """slurm.md 4.2 "Tick": T=0 pings silent nodes only and sets nobody DOWN."""
+    r = rig(version, SlurmdTimeout=0)
+    r.until(10)
+    r.cluster.slurmds.stop(1)
+    r.run_job(1, 0b10)
+    r.until(5000)
+    assert r.times(Kind.NODE_DOWN) == []
+
+
+def test_a_slurmd_back_within_ten_seconds_loses_no_ping(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "RPC connect retry": refused connections are tried once a second."""
+    r = rig("22.05")
+    r.until(100)
+    r.cluster.slurmds.stop(1)
+    r.until(110)
+    r.cluster.slurmds.start(1)
+    r.until(1000)
+    assert r.times(Kind.NODE_NOT_RESPONDING) == []
+
+
+def test_a_node_down_and_silent_is_found_by_the_registration_window_only(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "DOWN and NO_RESPOND nodes", slurm.md 4.3 "Healed partition".
+
+    A frozen slurmd thaws after it went DOWN. TreeWidth 50: the window lies on nodes 0..49 when the offset comes
+    back to 0, which is each 20 ticks: tick 20 of 22.05 is at 4 + 19*100 s; the node returns there (ReturnToService 2).
+    """
+    r = rig("22.05", ReturnToService=2)
+    r.until(10)
+    r.cluster.slurmds.freeze(1)
+    r.until(700)
+    assert r.state() == "DOWN*"
+    r.cluster.slurmds.thaw(1)
+    r.until(3000)
+    assert r.times(Kind.NODE_UP) == [pytest.approx(4 + 19 * 100)]
+    assert r.state() == "IDLE"
+
+
+def test_resume_asks_for_a_tick_at_the_next_look_and_moves_the_phase(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "Extra ticks"; slurm.md 4.1 "RESUME of a DOWN/FUTURE/DRAIN node, or UNDRAIN"."""
+    r = rig("26.05")
+    r.until(50)
+    r.ctld.nodes_lifecycle.update(r.node(), "DRAIN", "work")
+    assert r.state() == "DRAINED"
+    r.until(60.5)
+    r.ctld.nodes_lifecycle.update(r.node(), "RESUME", "")
+    assert r.state() == "IDLE*"
+    assert not r.ctld.nodes.avail & 1
+    r.until(60.8)
+    assert r.state() == "IDLE"
+    assert r.ctld.nodes.avail & 1
+    r.cluster.slurmds.stop(1)
+    r.until(1000)
+    assert r.times(Kind.NODE_NOT_RESPONDING)[-1] == pytest.approx(160.75 + 10.275) or r.times(
+        Kind.NODE_NOT_RESPONDING
+    )[-1] == pytest.approx(260.75 + 10.275)
+
+
+def test_a_window_wider_than_the_cluster_comes_round_every_twenty_ticks(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "Registration request instead of ping": offset 0 at ticks 20, 40, ..."""
+    r = rig("22.05")
+    pings = r.ctld.nodes_lifecycle.pings
+    zeros = []
+    for tick in range(1, 61):
+        pings._step_window()
+        if pings.offset == 0:
+            zeros.append(tick)
+    assert zeros == [20, 40, 60]
+
+
+def test_flags_of_an_odd_node_keep_it_out_of_avail(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.1 "Schedulable"."""
+    r = rig()
+    r.until(10)
+    r.ctld.nodes_lifecycle.drain(r.node("n2"), "Epilog error")
+    assert r.ctld.nodes.avail == 0b1101
+    assert r.node("n2").flags & NodeFlag.DRAIN
