@@ -65,6 +65,8 @@ class BackgroundLoop:
         self._due: dict[Duty, int] = {}
         self._call: Call | None = None
         self._current: Duty | None = None
+        self._looked_ns = -1
+        """Until the look of an instant has come, what happens at that instant can still be in it."""
         self.start_s = 0
         """time(NULL) when the loop began: the phase of every periodic duty."""
 
@@ -108,7 +110,8 @@ class BackgroundLoop:
         if self._current is not None and duty > self._current and not_before_s <= ctld.now_s():
             look_ns = ctld.env.now_ns
         else:
-            look_ns = self.first_look_ns(not_before_s, ctld.env.now_ns)
+            now_ns = ctld.env.now_ns
+            look_ns = self.first_look_ns(not_before_s, now_ns if now_ns == self._looked_ns else now_ns - 1)
         if self._due.get(duty, look_ns + 1) <= look_ns:
             return
         self._due[duty] = look_ns
@@ -128,7 +131,7 @@ class BackgroundLoop:
         self._call = self._ctld.env.call_at(look_ns, self._look, None, LOOK)
 
     def _look(self, _argument: object) -> None:
-        now_ns = self._ctld.env.now_ns
+        now_ns = self._looked_ns = self._ctld.env.now_ns
         due = self._due
         for duty in _DUTIES:
             if due.get(duty, now_ns + 1) <= now_ns:
