@@ -105,13 +105,21 @@ class Scheduler:
     def _arm(self) -> None:
         background = self._ctld.background
         full = self._full_passes
-        if full is not None and self._ctld.now_s() >= self._full_at_s:
+        if full is not None and self._full_look_is_over():
             self._full_at_s = full.next_s()
         if self._queued:
             delay_s = self._options.batch_sched_delay_ns // SECOND
             background.arm(Duty.SCHEDULE, self._loop_called_s() + delay_s)
         if full is not None and self.queue.has_pending:
             background.arm(Duty.SCHEDULE, self._full_at_s)
+
+    def _full_look_is_over(self) -> bool:
+        """The look of the next full pass went by without one: nothing was pending."""
+        ctld, full_s = self._ctld, self._full_at_s
+        now_s = ctld.now_s()
+        if now_s != full_s:
+            return now_s > full_s
+        return ctld.env.now_ns > ctld.background.first_look_ns(full_s, ctld.at_s(full_s) - 1)
 
     def _loop_called_s(self) -> int:
         """last_sched_time of the loop. Full passes over an empty queue are not run here, but they count."""
@@ -126,6 +134,7 @@ class Scheduler:
         full = self._full_passes
         if full is not None and now_s >= self._full_at_s:
             full.acted()
+            self._full_at_s = full.next_s()
             self._queued = 0
             self._last_sched_s = now_s
             self._schedule(full=True)
