@@ -370,6 +370,7 @@ class AssocConf:
     priority: int = 0
     limits: Limits = field(default_factory=Limits)
     qos: tuple[str, ...] = ()
+    """QOS it may use; empty: its parent's; all with + or -: its parent's, changed so."""
     default_qos: str = ""
     is_default: bool = False
     """The user's DefaultAccount."""

@@ -255,14 +255,22 @@ def _assign(record: Any, option: str, setter: tuple[str, Any], operator: str, te
 
 
 def _signed(record: Any, field: str, operator: str, text: str) -> str:
-    """The list after `qos+=a`, `qos-=a`, or `qos=+a,-b`."""
+    """The list after `qos+=a`, `qos-=a`, or `qos=+a,-b`.
+
+    An association without a list of its own keeps the signs: they change what it inherits (delta_qos in the database).
+    """
     words = [word.lower() for word in split_words(text)]
     if not operator and not any(word[:1] in "+-" and word != "-1" for word in words):
         return ",".join(words)
     now = list(getattr(record, field))
+    relative = isinstance(record, AssocConf) and not any(n[:1] not in "+-" for n in now)
     for word in words:
         sign, name = (word[0], word[1:]) if word[:1] in "+-" else (operator or "+", word)
-        now = [n for n in now if n != name] + ([name] if sign == "+" else [])
+        now = [n for n in now if n.lstrip("+-") != name]
+        if relative:
+            now.append(sign + name)
+        elif sign == "+":
+            now.append(name)
     return ",".join(now)
 
 

@@ -296,7 +296,7 @@ class AssociationTree:
     def _qos_lists(self) -> None:
         for a in sorted(self.assocs, key=lambda x: len(x.line)):
             above = a.parent
-            a.valid_qos = a.conf.qos or (above.valid_qos if above else ("normal",))
+            a.valid_qos = _granted(a.conf.qos, above.valid_qos if above else ("normal",))
             a.default_qos = a.conf.default_qos or (above.default_qos if above else "")
 
     def usage_bound(self) -> bool:
@@ -318,6 +318,19 @@ class AssociationTree:
             if len(assoc.valid_qos) == 1:
                 return assoc.valid_qos[0]
         return self.root.default_qos or "normal"
+
+
+def _granted(own: tuple[str, ...], inherited: tuple[str, ...]) -> tuple[str, ...]:
+    """The QOS an association may use: its own list, or the inherited one with +names and -names applied."""
+    if own and not own[0].startswith(("+", "-")):
+        return own
+    out = dict.fromkeys(inherited)
+    for word in own:
+        if word.startswith("-"):
+            out.pop(word[1:], None)
+        else:
+            out.setdefault(word[1:])
+    return tuple(out)
 
 
 def _level_shares(a: Association) -> int:

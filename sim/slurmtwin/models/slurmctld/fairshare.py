@@ -64,7 +64,7 @@ class UsageLedger:
         start_s = max(job.start_s, self.last_ran_s)
         end_s = min(now_s, job.end_s) if ended and job.end_s else now_s
         delta = float(max(0, end_s - start_s))
-        left_s = self._unused_seconds(job, start_s, end_s, delta)
+        left_s = self._unused_seconds(job, start_s, end_s, delta, ended)
         if ended:
             job.usage_mark_s = CHARGED
         decayed = delta * self.decay_per_s**delta
@@ -91,12 +91,12 @@ class UsageLedger:
             if self.limits_enforced:
                 _less(level.counters.run_secs, left_s, counts)
 
-    def _unused_seconds(self, job: Job, start_s: int, end_s: int, delta: float) -> int:
+    def _unused_seconds(self, job: Job, start_s: int, end_s: int, delta: float, ended: bool) -> int:
         """Seconds to take off the TRES-run-seconds: what was used, or all that is left when the run is over."""
         limit_end_s = job.start_s + (job.limit_s if job.limit_s is not None and job.limit_s >= 0 else 0xFFFF_FFFF * 60)
         if start_s >= limit_end_s:
             return 0
-        if job.state.finished or job.completing:
+        if ended:
             return limit_end_s - start_s
         if end_s > limit_end_s:
             return max(0, limit_end_s - start_s)

@@ -14,7 +14,6 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.association_tree import Association, AssociationTree, Qos
 from slurmtwin.models.slurmctld.fairshare import CHARGED, ClassicFairShare, UsageLedger, fair_tree, next_reset_s
-from slurmtwin.models.slurmctld.states import JobState
 from slurmtwin.models.slurmctld.tables import Job, Partition
 from slurmtwin.models.slurmctld.tres import TresTable
 
@@ -239,7 +238,7 @@ class PriorityMultifactor:
     def _charge(self, job: Job, now_s: int, *, ended: bool) -> None:
         if job.usage_mark_s == CHARGED or not isinstance(job.assoc, Association) or job.alloc is None:
             return
-        if not ended and (job.configuring or job.state not in (JobState.RUNNING, JobState.SUSPENDED)):
+        if not ended and job.configuring:
             return
         assert self.ledger is not None
         counts = self._tres.allocated(job)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+
 from slurmtwin.contract.clock import MINUTE, SECOND
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.scenario import Scenario

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from slurmtwin.contract.clock import HOUR, MINUTE, SECOND
 from slurmtwin.contract.events import Kind
 
@@ -175,7 +176,10 @@ def test_an_idle_cluster_costs_no_events(bench: Make) -> None:
 
 
 def test_a_waiting_job_makes_backfill_look_again_every_period(bench: Make) -> None:
-    """The calculation stamps last_job_update for any waiting job, also without weights. slurm.md 3.1 "Recalculation"."""
+    """The calculation stamps last_job_update for any waiting job, also without weights.
+
+    slurm.md 3.1 "Recalculation".
+    """
     b = bench(accounting=ACCOUNTS)
     b.until(10)
     b.job(user="ann")
