@@ -200,7 +200,7 @@ class Controller:
     # reconfigure
 
     def reconfigure(self) -> None:
-        """scontrol reconfigure: in process in 22.05; later versions replace the process and load all state again."""
+        """scontrol reconfigure: in process in 22.05; later a new process loads the saved state, as a start does."""
         ctld = self.ctld
         if ctld is None or self.frozen:
             return
@@ -217,4 +217,5 @@ class Controller:
         self.clock.call_in(self.cluster.costs.slurmctld_start_ns, self._reconfigured)
 
     def _reconfigured(self, _argument: object) -> None:
-        self.serve(Recover.ALL, Kind.SLURMCTLD_RECONFIGURED)
+        self.serve(Recover.STATE, Kind.SLURMCTLD_RECONFIGURED)
+        self.cluster.slurmds.reconfigured()

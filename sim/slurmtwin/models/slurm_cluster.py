@@ -7,11 +7,13 @@ and what runs on them go on meanwhile, and their messages look for a controller 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.hostlist import compress
+from slurmtwin.models import faults
 from slurmtwin.models.controller import Controller
 from slurmtwin.models.slurmctld.state_store import StateVolume
 from slurmtwin.models.slurmctld.tables import bits
@@ -21,6 +23,7 @@ from slurmtwin.models.slurmdbd.slurmdbd import Slurmdbd
 
 if TYPE_CHECKING:
     from slurmtwin.contract.cluster import ClusterConf, NodeConf
+    from slurmtwin.contract.scenario import DaemonFault, NodeAction
     from slurmtwin.engine.daemon_clock import DaemonClock
     from slurmtwin.engine.environment import Environment
     from slurmtwin.engine.event_sink import EventSink
@@ -134,6 +137,24 @@ class SlurmCluster:
         """Slurmds fell silent or answer again: every controller in charge will meet that."""
         for ctld in self.active:
             ctld.nodes_lifecycle.reach_changed(nodes)
+
+    def inject(self, fault: DaemonFault | NodeAction) -> None:
+        """Do a fault of the scenario now (faults.py)."""
+        faults.inject(self, fault)
+
+    def expect(self, fault: object, at_ns: int) -> None:
+        """The scenario will do this then: what must be kept for it is kept (faults.py)."""
+        faults.expect(self, fault, at_ns)
+
+    def node_bitmap(self, names: Iterable[str]) -> int:
+        """Bitmap of node names. Raises InputError for an unknown one."""
+        places = {conf.name: index for index, conf in enumerate(self.node_confs)}
+        out = 0
+        for name in names:
+            if name not in places:
+                raise InputError(f"no node is called {name!r}")
+            out |= 1 << places[name]
+        return out
 
     def hostlist(self, nodes: int) -> str:
         """Canonical hostlist of a bitmap over the node table."""

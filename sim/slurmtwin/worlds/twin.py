@@ -97,6 +97,7 @@ class TwinWorld:
         env.call_at(times.slurmd_ns, self._boot_slurmds)
         for place, fault in enumerate(self._scenario.faults):
             at_ns = times.fault_ns[place] if times.fault_ns else fault.at
+            self.cluster.expect(fault, at_ns)
             env.call_at(at_ns, self._inject, fault)
         env.call_at(max(0, env.now_ns), self._open)
         env.call_at(max(0, env.now_ns) + STALL_NS, self._stalled)

@@ -111,12 +111,12 @@ def test_resume_of_a_down_node_waits_for_its_registration(rig: Callable[..., Any
 def test_resume_of_a_dead_node_ends_in_down_again(rig: Callable[..., Any]) -> None:
     """slurm.md 4.1 "RESUME of a DOWN/FUTURE/DRAIN node, or UNDRAIN": last_response=now starts the time-out anew."""
     r = rig("22.05")
-    r.until(10)
+    r.until(10.5)
     r.cluster.slurmds.stop(1)
     r.ctld.nodes_lifecycle.update(r.node(), "DOWN", "test")
     r.ctld.nodes_lifecycle.update(r.node(), "RESUME", "")
     r.until(2000)
-    assert r.times(Kind.NODE_DOWN) == [10.0, pytest.approx(411.0)]  # ticks 11, 111 .. 311, 411
+    assert r.times(Kind.NODE_DOWN) == [10.5, pytest.approx(411.0)]  # ticks 11, 111 .. 311, 411
 
 
 @pytest.mark.parametrize(

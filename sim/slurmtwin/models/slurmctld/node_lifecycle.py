@@ -139,6 +139,15 @@ class NodeLifecycle:
         """IS_NODE_ALLOCATED: up, with a running job."""
         return node.base is NodeBase.IDLE and bool(self.running.some & node.bit)
 
+    def has_jobs(self, node: Node) -> bool:
+        """ALLOCATED or COMPLETING."""
+        return bool((self.running.some | self.leaving.some) & node.bit)
+
+    def nodes_added(self, nodes: int) -> None:
+        """New, deleted or changed records of the node table: their bits follow."""
+        for index in bits(nodes):
+            self.build_bitmaps(self.ctld.nodes.nodes[index])
+
     def make_avail(self, node: Node) -> None:
         """make_node_avail(): schedulable, unless it is to power off."""
         if not node.flags & _POWER_OFF:

@@ -370,6 +370,14 @@ class NodeLifecycle(Protocol):
         """scontrol update nodename=; None, or why it was refused."""
         ...
 
+    def nodes_added(self, nodes: int) -> None:
+        """New, deleted or changed records of the node table: their bits follow."""
+        ...
+
+    def has_jobs(self, node: Node) -> bool:
+        """ALLOCATED or COMPLETING."""
+        ...
+
     def last_response_s(self, node: Node) -> int:
         """When the node was heard last, in Unix seconds."""
         ...

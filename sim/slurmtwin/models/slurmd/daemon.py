@@ -123,6 +123,12 @@ class NodeDaemons:
         self.frozen &= ~nodes
         self._hear(nodes)
 
+    def reconfigured(self) -> None:
+        """slurmctld has pushed a new configuration: every slurmd that answers starts itself anew and registers."""
+        answering = ~self.deaf & (1 << len(self._cluster.node_confs)) - 1
+        if answering:
+            self._cluster.env.call_in(self._cluster.costs.slurmd_start_ns, self._register, answering)
+
     def equip(self, index: int, hardware: NodeConf) -> None:
         """What the slurmd of that node finds, where it is not what slurm.conf says."""
         self._hardware[index] = hardware
