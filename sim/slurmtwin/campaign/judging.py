@@ -1,0 +1,142 @@
+"""`check`: every scenario in the twin, beside each of its recordings, judged by slurmtwin_reports.
+
+One twin run per recorded repetition, started from that repetition's own times; a scenario without recordings
+runs once and is judged by its properties alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurmtwin.campaign.pool import Progress, run_tasks
+from slurmtwin.campaign.recordings import (
+    RECORDINGS,
+    Group,
+    factor_of,
+    find_groups,
+    recorded_jobs,
+    recorded_scenario,
+    same_conditions,
+    start_times,
+)
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.worlds.one_step import replay_starts
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+if TYPE_CHECKING:
+    from slurmtwin_reports.html import Section
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One twin run of a check: beside a recorded run, or alone (recording None)."""
+
+    scenario: Path
+    recording: Path | None
+    out: Path
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Where the twin run lies, and its one-step score: real starts, and those the twin would have made equally."""
+
+    folder: Path
+    starts: int = 0
+    same: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of a check: a scenario, and one group of its recordings (None: it has none)."""
+
+    path: Path
+    scenario: Scenario
+    group: Group | None
+
+    @property
+    def label(self) -> str:
+        """The name verdicts carry."""
+        return self.group.label if self.group else self.scenario.name
+
+
+def find_cases(paths: Sequence[Path], recordings: Path = RECORDINGS) -> list[Case]:
+    """The cases of scenario files. Raises InputError for a broken file."""
+    cases: list[Case] = []
+    for path in paths:
+        scenario = load_scenario(path)
+        groups = find_groups(scenario.name, recordings)
+        cases += [Case(path, scenario, group) for group in groups] or [Case(path, scenario, None)]
+    return cases
+
+
+def run_task(task: Task) -> Done:
+    """Run the twin for one task, into its folder."""
+    if task.recording is None:
+        scenario = load_scenario(task.scenario)
+        run_scenario(scenario, task.scenario.parent, TwinOptions(seed=task.seed, folder=task.out))
+        return Done(task.out)
+    from slurmtwin_reports.load import load_run
+
+    real = load_run(task.recording)
+    scenario = recorded_scenario(task.recording)
+    host = scenario.host.model_copy(update={"factor": factor_of(task.recording)})
+    slurm = scenario.slurm.model_copy(update={"version": real.version})
+    scenario = scenario.model_copy(update={"host": host, "slurm": slurm})
+    rows = list(real.rows())
+    jobs = recorded_jobs(task.recording)
+    options = TwinOptions(seed=task.seed, folder=task.out, times=start_times(real.manifest, scenario, rows))
+    run_scenario(scenario, task.scenario.parent, options, jobs)
+    starts, same = replay_starts(scenario, task.scenario.parent, jobs, rows, options.times)
+    return Done(task.out, starts, same)
+
+
+def judge_cases(
+    cases: Sequence[Case], out: Path, seed: int = 0, workers: int = 0, progress: Progress | None = None
+) -> list[Section]:
+    """The judged sections, in the order of the cases. Twin runs go below `out`."""
+    tasks: list[Task] = []
+    places: list[range] = []
+    for number, case in enumerate(cases):
+        folders: Sequence[Path | None] = case.group.folders if case.group else [None]
+        first = len(tasks)
+        tasks += [
+            Task(case.path, f, out / f"{number:03d}-{case.scenario.name}" / f"{i}", seed) for i, f in enumerate(folders)
+        ]
+        places.append(range(first, len(tasks)))
+    done = run_tasks(run_task, tasks, workers, progress)
+    return [_section(case, [done[i] for i in places[n]]) for n, case in enumerate(cases)]
+
+
+def _section(case: Case, runs: Sequence[Done]) -> Section:
+    from slurmtwin_reports import conformance
+    from slurmtwin_reports.judge import judge_pairs, judge_runs
+    from slurmtwin_reports.load import load_run
+
+    properties = case.scenario.expect.properties or None
+    twins = [load_run(run.folder) for run in runs]
+    if case.group is None:
+        return judge_runs(twins, properties, case.scenario.title)
+    reals = [load_run(folder) for folder in case.group.folders]
+    section = judge_pairs(list(zip(twins, reals, strict=True)), properties, case.scenario.title)
+    extra = [
+        conformance.judge_one_step(
+            case.label, case.group.version, sum(r.same for r in runs), sum(r.starts for r in runs)
+        )
+    ]
+    stale = [f for f in case.group.folders if not same_conditions(case.scenario, recorded_scenario(f))]
+    if stale:
+        extra.append(_stale(case, len(stale)))
+    verdicts = [replace(v, scenario=case.label) for v in [*section.verdicts, *extra]]
+    return replace(section, scenario=case.label, verdicts=verdicts)
+
+
+def _stale(case: Case, count: int) -> Any:
+    from slurmtwin_reports.verdict import broken
+
+    assert case.group is not None
+    reason = f"{count} recordings were made of another workload or cluster than {case.path} holds now; record it again"
+    return broken("recording is of this scenario", [reason]).about(case.label, case.group.version)

@@ -1,0 +1,124 @@
+"""Recorded real runs: where they lie, and what the twin must take from one to be compared with it.
+
+scenarios/recordings/SCENARIO/VERSION/kFACTOR/REPETITION/   a run folder each
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.errors import InputError, Where
+from slurmtwin.contract.events import Kind
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.manifest import Manifest, read_manifest
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin.worlds.start_times import StartTimes
+
+RECORDINGS: Final = Path("scenarios/recordings")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Group:
+    """The repetitions of one scenario on one Slurm version at one acceleration."""
+
+    scenario: str
+    version: str
+    factor: str
+    folders: tuple[Path, ...]
+
+    @property
+    def label(self) -> str:
+        """The scenario's name in verdicts; at k = 1 it says so, as both are judged."""
+        return f"{self.scenario} (k=1)" if self.factor == "k1" else self.scenario
+
+
+def find_groups(scenario: str, root: Path = RECORDINGS) -> list[Group]:
+    """All recordings of a scenario, by version and acceleration; [] when there is none."""
+    groups: list[Group] = []
+    for factor in sorted((root / scenario).glob("*/k*")):
+        folders = tuple(sorted(p.parent for p in factor.glob("*/manifest.json")))
+        if folders:
+            groups.append(Group(scenario, factor.parent.name, factor.name, folders))
+    return groups
+
+
+def recorded_scenario(folder: Path) -> Scenario:
+    """The scenario as it was run, every default written out. Raises InputError when the file is broken."""
+    path = folder / "scenario.resolved.json"
+    try:
+        return Scenario.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise InputError(f"not a resolved scenario: {error}", Where(str(path))) from error
+
+
+def recorded_jobs(folder: Path) -> list[JobRequest]:
+    """The workload as it was submitted, in submit order."""
+    path = folder / "jobs.jsonl"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [JobRequest(**json.loads(line)) for line in lines]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"not a recorded workload: {error}", Where(str(path))) from error
+
+
+def same_conditions(now: Scenario, recorded: Scenario) -> bool:
+    """Cluster, workload and faults are those of the scenario file today (its version and host may differ)."""
+
+    def parts(scenario: Scenario) -> dict[str, Any]:
+        document = scenario.model_dump(mode="json", include={"slurm", "workload", "faults", "after"})
+        document["slurm"].pop("version")
+        return document
+
+    return parts(now) == parts(recorded)
+
+
+def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> StartTimes:
+    """What the recording fixes: the clock, daemon starts, submit times as slurmctld saw them, fault times.
+
+    `rows` are event rows in the order of the table, with contract.events' columns as attributes.
+    Raises InputError when the recording lacks one of them.
+    """
+    submits: dict[int, int] = {}
+    injected: dict[str, int] = {}
+    controllers: list[int] = []
+    slurmds: list[int] = []
+    for row in rows:
+        kind = row.kind
+        if kind == Kind.JOB_SUBMITTED and row.job_id is not None:
+            submits.setdefault(int(row.job_id), int(row.t_ns))
+        elif kind == Kind.FAULT_INJECTED and row.actor == "fault":
+            injected.setdefault(_fault_key(json.loads(row.detail)["fault"]), int(row.t_ns))
+        elif kind == Kind.SLURMCTLD_STARTED:
+            controllers.append(int(row.t_ns))
+        elif kind == Kind.SLURMD_STARTED and row.t_ns <= 0:
+            slurmds.append(int(row.t_ns))
+    if not controllers:
+        raise InputError("the recording does not say when slurmctld started")
+    keys = [
+        _fault_key({**fault.model_dump(mode="json", exclude_defaults=True), "kind": fault.kind})
+        for fault in scenario.faults
+    ]
+    missing = [key for key in keys if key not in injected]
+    if missing:
+        raise InputError(f"the recording does not say when a fault was injected: {missing[0]}")
+    slurmds.sort()
+    return StartTimes(
+        epoch_ns=int(manifest.parameters["epoch_ns"]),
+        slurmctld_ns=controllers[0],
+        slurmd_ns=slurmds[len(slurmds) // 2] if slurmds else controllers[0],
+        submit_ns=submits,
+        fault_ns=tuple(injected[key] for key in keys),
+    )
+
+
+def _fault_key(fault: dict[str, Any]) -> str:
+    return json.dumps(fault, sort_keys=True)
+
+
+def factor_of(folder: Path) -> float:
+    """The acceleration k of a recording, from its manifest."""
+    return float(read_manifest(folder).parameters["factor"])

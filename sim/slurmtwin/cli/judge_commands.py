@@ -1,0 +1,159 @@
+"""Commands that judge: check, compare, report."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmtwin.cli.file_commands import scenario_files
+from slurmtwin.cli.output import command, emit_json, say
+from slurmtwin.contract.errors import ExitCode
+from slurmtwin.contract.manifest import write_atomic
+
+if TYPE_CHECKING:
+    from slurmtwin_reports.html import Report
+
+KNOWN_DIFFERENCES = "scenarios/known-differences.yaml"
+WORKLOADS = "scenarios/workloads"
+
+
+def _progress(title: str) -> tuple[Callable[[int, int], None], Callable[[], None]]:
+    """A bar on stderr when a person looks; (advance, close)."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(title, total=None)
+    bar.start()
+    return (lambda done, total: bar.update(task, completed=done, total=total)), bar.stop
+
+
+def _print(table: Any) -> None:
+    """A rich table on stdout, plain when nobody looks at it."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200, no_color=True)
+    console.print(table)
+
+
+def _write_outputs(report: Report, html: str | None, junit: str | None, wall_s: float) -> None:
+    from slurmtwin_reports.html import write_report
+    from slurmtwin_reports.junit import junit_xml
+
+    if junit:
+        write_atomic(Path(junit), junit_xml(report.verdicts, wall_s))
+    if html:
+        write_report(html, report)
+        say(f"report: {html}")
+
+
+@click.command()
+@click.argument("paths", nargs=-1)
+@click.option("--report", "html", metavar="FILE", help="Write the report as one HTML file.")
+@click.option("--junitxml", metavar="FILE", help="Write the verdicts as JUnit XML.")
+@click.option("--known", default=KNOWN_DIFFERENCES, show_default=True, help="Accepted differences.")
+@click.option("--recordings", default="scenarios/recordings", show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--workers", type=click.IntRange(0), default=0, help="Processes; 0: one per processor.")
+@click.option("--out", help="Keep the twin's runs below this folder.")
+@click.option("--all", "every", is_flag=True, help="Print every verdict, not one row per scenario.")
+@command("check")
+def check(
+    paths: tuple[str, ...], html: str | None, junitxml: str | None, known: str, recordings: str, seed: int,
+    workers: int, out: str | None, every: bool, as_json: bool,
+) -> ExitCode:  # fmt: skip
+    """Judge scenarios (files or folders; default: all shipped) in the twin, beside their recordings."""
+    from slurmtwin.campaign.judging import find_cases, judge_cases
+    from slurmtwin_reports.judge import make_report
+    from slurmtwin_reports.known_differences import load_known_differences
+    from slurmtwin_reports.tables import (
+        conformance_rows,
+        conformance_table,
+        scenario_table,
+        verdict_dicts,
+        verdict_table,
+    )
+    from slurmtwin_reports.verdict import exit_code
+
+    began = time.monotonic()
+    cases = find_cases(scenario_files(paths, "scenarios"), Path(recordings))
+    accepted = load_known_differences(Path(known))
+    advance, close = _progress("running the twin")
+    with tempfile.TemporaryDirectory(prefix="slurmtwin-check-") as scratch:
+        try:
+            sections = judge_cases(cases, Path(out or scratch), seed, workers, advance)
+        finally:
+            close()
+        report = make_report("slurmtwin check", sections, accepted, complete=not paths)
+        code = exit_code(report.verdicts)
+        wall_s = time.monotonic() - began
+        _write_outputs(report, html, junitxml, wall_s)
+        figures = [s.conformance for s in report.sections if s.conformance is not None]
+        if as_json:
+            emit_json("check", {
+                "verdicts": verdict_dicts(report.verdicts), "conformance": conformance_rows(figures),
+                "code": int(code), "wall_s": round(wall_s, 3), "seed": seed, "report": html,
+            })  # fmt: skip
+        else:
+            _print(verdict_table(report.verdicts) if every else scenario_table(report.verdicts))
+            if figures:
+                click.echo()
+                _print(conformance_table(figures))
+    return code
+
+
+@click.command()
+@click.argument("run_a")
+@click.argument("run_b")
+@click.option("--max-regression", default="5%", show_default=True, help="Largest accepted worsening of B, e.g. 5%.")
+@command("compare")
+def compare(run_a: str, run_b: str, max_regression: str, as_json: bool) -> ExitCode:
+    """Paired differences of two runs, or of two folders of runs; exit 1 when B is surely worse than allowed."""
+    from slurmtwin_reports.compare import compare_paths
+    from slurmtwin_reports.known_differences import parse_size
+    from slurmtwin_reports.tables import comparison_table
+
+    allowed = parse_size(max_regression)
+    result = compare_paths(run_a, run_b)
+    code = result.exit_code(allowed)
+    if as_json:
+        emit_json("compare", {
+            "changes": [c.to_dict() for c in result.changes], "paired": result.paired, "unpaired": list(result.unpaired),
+            "identical": result.identical, "max_regression": allowed, "code": int(code),
+            "regressions": [c.metric for c in result.regressions(allowed)],
+        })  # fmt: skip
+    else:
+        _print(comparison_table(result))
+        if result.unpaired:
+            say(f"without a partner: {', '.join(result.unpaired)}")
+    return code
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--out", "html", default="out/report.html", show_default=True, help="The HTML file.")
+@command("report")
+def report(runs: Sequence[str], html: str, as_json: bool) -> ExitCode:
+    """One HTML report of run folders, judged by their properties."""
+    from slurmtwin_reports.compare import find_runs
+    from slurmtwin_reports.judge import judge_runs, make_report
+    from slurmtwin_reports.load import load_run
+    from slurmtwin_reports.tables import verdict_dicts
+    from slurmtwin_reports.verdict import exit_code
+
+    folders = [folder for text in runs for folder in find_runs(text)]
+    sections = [judge_runs([load_run(folder)]) for folder in folders]
+    document = make_report("slurmtwin report", sections, complete=False)
+    _write_outputs(document, html, None, 0.0)
+    code = exit_code(document.verdicts)
+    if as_json:
+        emit_json("report", {"verdicts": verdict_dicts(document.verdicts), "report": html, "code": int(code)})
+    return code

@@ -1,0 +1,178 @@
+"""A trace on a cluster: `slurmtwin replay`. The trace's own starts are not used, only what users asked for."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.quantity import parse_slurm_mib
+from slurmtwin.contract.scenario import SCENARIO_SCHEMA, Budget, Scenario, SlurmFilePaths, SlurmSection
+from slurmtwin.workload.event_trace import read_events
+from slurmtwin.workload.job_lines import read_job_lines
+from slurmtwin.workload.sacct import read_sacct
+from slurmtwin.workload.swf import SwfOptions, read_swf
+from slurmtwin.workload.trace_file import JobStream, text_lines
+from slurmtwin.worlds.run import Run
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+FORMATS: Final = ("swf", "sacct", "events", "jobs")
+MAX_NODES: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A finished replay: the run, and what the reader made of the trace."""
+
+    run: Run
+    jobs: int
+    account: dict[str, Any]
+    mean_wait_s: float | None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+def detect_format(path: Path) -> str:
+    """swf, sacct, events or jobs, by the first line that says something. Raises InputError when none fits."""
+    for number, line in enumerate(text_lines(path)):
+        text = line.strip()
+        if text.startswith(";") or (not text and number < 1000):
+            if text.startswith(";"):
+                return "swf"
+            continue
+        if text.startswith("{"):
+            return "jobs"
+        if text.startswith("-dt"):
+            return "events"
+        if "|" in text and "JobID" in text:
+            return "sacct"
+        if len(text.split()) >= 18:
+            return "swf"
+        break
+    raise InputError(f"{path}: cannot tell the format of the trace", hint=f"say it with --format {'|'.join(FORMATS)}")
+
+
+def open_trace(path: Path, form: str = "", lenient: bool = False, swf: SwfOptions | None = None) -> JobStream:
+    """The jobs of a trace file in submit order. Raises InputError for a file that is none."""
+    form = form or detect_format(path)
+    if form == "swf":
+        return read_swf(path, lenient, swf)
+    readers: dict[str, Callable[[Path, bool], JobStream]] = {
+        "sacct": read_sacct,
+        "events": read_events,
+        "jobs": read_job_lines,
+    }
+    return readers[form](path, lenient)
+
+
+def node_lines(shapes: Iterable[str]) -> list[dict[str, str | int | float | bool]]:
+    """NodeName lines of `COUNTxCPUS[xMEM]` texts, MEM in Slurm's memory form. Raises InputError."""
+    lines: list[dict[str, str | int | float | bool]] = []
+    for place, text in enumerate(shapes):
+        parts = text.lower().split("x")
+        if len(parts) not in (2, 3) or not all(p.isdigit() and len(p) < 10 and int(p) > 0 for p in parts[:2]):
+            raise InputError(f"not a node shape: {text!r}", hint="COUNTxCPUS[xMEM], for example 1000x64x256G")
+        count, cpus = int(parts[0]), int(parts[1])
+        if count > MAX_NODES:
+            raise InputError(f"{count} nodes are more than {MAX_NODES}")
+        letter = chr(ord("a") + place % 26) * (1 + place // 26)
+        line: dict[str, str | int | float | bool] = {
+            "NodeName": f"{letter}[{1:0{len(str(count))}d}-{count}]",
+            "CPUs": cpus,
+        }
+        if cpus > 1:
+            line["CoresPerSocket"] = cpus
+        if len(parts) == 3:
+            line["RealMemory"] = parse_slurm_mib(parts[2])
+        lines.append(line)
+    return lines
+
+
+def replay_scenario(
+    nodes: Iterable[str] = (), slurm_conf: Path | None = None, version: str = "26.05", waive: Iterable[str] = ()
+) -> Scenario:
+    """The scenario around a replay: nodes of given shapes under the version's defaults, or a site's slurm.conf."""
+    shapes = list(nodes)
+    if bool(shapes) == (slurm_conf is not None):
+        raise InputError("say the cluster with --nodes or with --slurm-conf", hint="one of the two")
+    slurm: dict[str, Any] = {"version": version, "waive": list(waive)}
+    if slurm_conf is not None:
+
+        def beside(name: str) -> str | None:
+            neighbour = slurm_conf.with_name(name)
+            return str(neighbour.resolve()) if neighbour.is_file() else None
+
+        slurm["files"] = SlurmFilePaths(
+            slurm_conf=str(slurm_conf.resolve()), gres_conf=beside("gres.conf"), topology_conf=beside("topology.conf"),
+            sacctmgr=beside("sacctmgr.script"),
+        )  # fmt: skip
+    else:
+        slurm["conf"] = {"MaxJobCount": 10_000_000}
+        slurm["nodes"] = node_lines(shapes)
+        slurm["partitions"] = [{"PartitionName": "all", "Nodes": "ALL", "Default": "YES", "MaxTime": "INFINITE"}]
+    return Scenario(schema_=SCENARIO_SCHEMA, name="replay", slurm=SlurmSection(**slurm), budget=Budget())
+
+
+def replay(
+    trace: JobStream | Iterable[JobRequest], scenario: Scenario, seed: int = 0, folder: Path | None = None,
+    starts: Path | None = None, tie_seed: int | None = None,
+) -> Replay:  # fmt: skip
+    """Run a trace. `folder` keeps the run; `starts` gets one CSV row per run of a job."""
+    with tempfile.TemporaryDirectory(prefix="slurmtwin-replay-") as scratch:
+        where = folder or Path(scratch)
+        run = run_scenario(scenario, ".", TwinOptions(seed=seed, folder=where, tie_seed=tie_seed), iter(trace))
+        mean_wait_s, jobs = _waits(where)
+        if starts is not None:
+            _write_starts(run, where, starts)
+    account = trace.account.as_dict() if isinstance(trace, JobStream) else {}
+    return Replay(run, jobs, account, mean_wait_s)
+
+
+def _waits(folder: Path) -> tuple[float | None, int]:
+    """(mean wait of the first starts in seconds, jobs that were submitted), by columns and not by rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    parts: dict[str, Any] = {}
+    reader = pq.ParquetFile(folder / "events.parquet")
+    for kind in ("job.submitted", "job.started"):
+        batches = [
+            b.filter(pc.equal(b["kind"], kind)).select(["job_id", "t_ns"])
+            for b in reader.iter_batches(columns=["kind", "job_id", "t_ns"])
+        ]
+        table = pa.Table.from_batches(batches).combine_chunks() if batches else None
+        parts[kind] = table.group_by("job_id").aggregate([("t_ns", "min")]) if table is not None else None
+    submitted, started = parts["job.submitted"], parts["job.started"]
+    if submitted is None or started is None or not started.num_rows:
+        return None, 0 if submitted is None else submitted.num_rows
+    both = started.join(submitted, "job_id", right_suffix="_submit")
+    waits = pc.subtract(both["t_ns_min"], both["t_ns_min_submit"])
+    total = pc.sum(waits).as_py()
+    return total / both.num_rows / SECOND, submitted.num_rows
+
+
+def _write_starts(run: Run, folder: Path, target: Path) -> None:
+    """job id, array task, submit, start, end (seconds since the trace's start), nodes."""
+    part = target.with_name(f".{target.name}.part")
+    run = Run(run.world, run.scenario, run.seed, run.event_hash, run.event_count, run.stop_reason, run.manifest, folder)
+    with part.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(("job_id", "array_task", "submit_s", "start_s", "end_s", "nodes", "cpus", "state"))
+        for row in run.job_rows():
+            times = [_seconds(row[name]) for name in ("submit_ns", "start_ns", "end_ns")]
+            task = "" if row["array_task"] is None else row["array_task"]
+            writer.writerow((row["job_id"], task, *times, row["nodes"] or "", row["cpus"] or "", row["state"]))
+    part.replace(target)
+
+
+def _seconds(ns: int | None) -> str:
+    if ns is None:
+        return ""
+    whole, rest = divmod(ns, SECOND)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")
