@@ -153,6 +153,7 @@ class JobEnd:
         ctld.nodes_lifecycle.job_gone(job, done)
         if job.licenses:
             ctld.licenses.give_back(job)
+        self._lifecycle.gang.job_ended(job)
         ctld.last_job_update_s = ctld.last_node_update_s = ctld.now_s()
         ctld.emit(Kind.JOB_COMPLETED, job_id=job.request.job_id, detail=details.of_task(None, job.array_task))
         if job.state is JobState.PENDING:

@@ -13,6 +13,7 @@ from slurmtwin.models.slurmctld import event_details as details
 from slurmtwin.models.slurmctld.admin_commands import AdminCommands
 from slurmtwin.models.slurmctld.arrays import Arrays
 from slurmtwin.models.slurmctld.dependencies import Dependencies
+from slurmtwin.models.slurmctld.gang import Gang
 from slurmtwin.models.slurmctld.hetjobs import HetJobs
 from slurmtwin.models.slurmctld.job_end import JobEnd
 from slurmtwin.models.slurmctld.job_purge import Purge, weight
@@ -53,6 +54,7 @@ class Lifecycle:
         self.preemption = Preemption(ctld, self)
         self.submission = Submission(ctld, self)
         self.admin = AdminCommands(ctld, self)
+        self.gang = Gang(ctld, self)
         self._numbers: dict[int, Job] = {}
         """The workload's number -> record (an array's meta record)."""
 
@@ -60,6 +62,7 @@ class Lifecycle:
         """slurmctld begins to serve: the loop runs, its 30 s and 60 s phases are known."""
         self.limits.start()
         self.purge.start()
+        self.gang.start()
 
     def stop(self) -> None:
         """slurmctld ends."""
@@ -245,15 +248,17 @@ class Lifecycle:
         ctld.store.changed()
 
     def suspend(self, job: Job, by_admin: bool) -> bool:
-        """_job_suspend_op(SUSPEND_JOB): processes stop, CPUs are free, memory stays."""
+        """_job_suspend_op(SUSPEND_JOB): processes stop. By an admin CPUs come free too, memory stays."""
         ctld = self._ctld
         if job.state is not JobState.RUNNING:
             return False
         now_s = ctld.now_s()
-        ctld.selection.suspend(job)
+        if by_admin:
+            ctld.selection.suspend(job)
         job.state = JobState.SUSPENDED
         if by_admin:
             job.priority = 0
+            self.gang.job_ended(job)
         job.pre_suspend_s += now_s - (job.suspend_s or job.start_s)
         job.suspend_s = job.last_active_s = now_s
         if isinstance(job.work, BatchJob):
@@ -269,10 +274,13 @@ class Lifecycle:
         if job.state is not JobState.SUSPENDED:
             return False
         now_s = ctld.now_s()
-        ctld.selection.resume(job)
+        by_admin = job.priority == 0
+        if by_admin:
+            ctld.selection.resume(job)
         job.state = JobState.RUNNING
-        if job.priority == 0:
+        if by_admin:
             ctld.priority.set_priority(job)
+            self.gang.job_started(job)
         if job.limit_s is not None and job.limit_s >= 0 and not job.preempt_s:
             job.end_s = now_s + job.limit_s - job.pre_suspend_s
         job.suspend_s = job.last_active_s = now_s

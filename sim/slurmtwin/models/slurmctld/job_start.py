@@ -68,6 +68,7 @@ class JobStart:
             self._lifecycle.limits.watch_configuring(job)
         else:
             self.launch(job)
+        self._lifecycle.gang.job_started(job)
         ctld.store.changed()
 
     def _emit(self, job: Job, by: str) -> None:

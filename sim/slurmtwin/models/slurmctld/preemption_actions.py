@@ -50,25 +50,37 @@ class Preemption:
         return job.part.conf.grace_time_ns // SECOND if job.part is not None else 0
 
     def preempt(self, victims: Iterable[Job], preemptor: Job) -> None:
-        """_preempt_jobs(): each victim in its own mode; a suspended victim is the gang scheduler's work."""
+        """_preempt_jobs(): each victim in its own mode."""
         for victim in victims:
             if victim.state not in (JobState.RUNNING, JobState.SUSPENDED):
                 continue
             mode = self.mode(victim)
-            if mode == "suspend":
+            if mode == "suspend" and self._ctld.conf.preempt.gang:
+                self._suspend(victim, preemptor)
                 continue
             if not victim.preempt_s:
                 victim.preemptor = preemptor
-                self._ctld.emit(
-                    Kind.JOB_PREEMPTED,
-                    job_id=victim.request.job_id,
-                    detail=details.of_task(detail_text(by_job=preemptor.request.job_id, mode=mode), victim.array_task),
-                )
+                self._emit(victim, preemptor, mode)
                 if not self._open_grace(victim):
                     continue
             elif self._ctld.now_s() < victim.end_s:
                 continue
-            self._go(victim, mode)
+            self.go(victim, mode)
+
+    def _emit(self, victim: Job, preemptor: Job, mode: str) -> None:
+        self._ctld.emit(
+            Kind.JOB_PREEMPTED,
+            job_id=victim.request.job_id,
+            detail=details.of_task(detail_text(by_job=preemptor.request.job_id, mode=mode), victim.array_task),
+        )
+
+    def _suspend(self, victim: Job, preemptor: Job) -> None:
+        """The victim makes room at once. Its end time stays: after a resume the 30 s scan still ends it then."""
+        victim.preempt_s = self._ctld.now_s()
+        if victim.state is JobState.RUNNING:
+            victim.preemptor = preemptor
+            self._emit(victim, preemptor, "suspend")
+            self._lifecycle.suspend(victim, by_admin=False)
 
     def _open_grace(self, victim: Job) -> bool:
         """The end time moves to now + GraceTime. True: no grace, the victim goes at once."""
@@ -85,11 +97,12 @@ class Preemption:
     def grace_over(self, victim: Job) -> None:
         """The 30 s scan finds a victim whose grace began: it goes once its end time is reached."""
         if self._ctld.now_s() >= victim.end_s:
-            self._go(victim, self.mode(victim))
+            self.go(victim, self.mode(victim))
         else:
             self._lifecycle.limits.look_at(victim, victim.end_s)
 
-    def _go(self, victim: Job, mode: str) -> None:
+    def go(self, victim: Job, mode: str) -> None:
+        """The victim leaves now: requeued if that is its mode and it may be, else ended."""
         lifecycle = self._lifecycle
         for part_of in victim.het_job or (victim,):
             if part_of.state not in (JobState.RUNNING, JobState.SUSPENDED):
