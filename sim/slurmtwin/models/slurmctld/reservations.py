@@ -381,9 +381,10 @@ class ReservationBook:
         return ReservationTest(verdict, nodes if verdict is Verdict.OKAY else 0, when_s, overlap)
 
     def _whole_partition(self, job: Job, record: Reservation) -> bool:
+        """All of the job's partition is under maintenance."""
         if "ALL_NODES" in record.flags:
             return True
-        return "MAINT" in record.flags and job.part is not None and not record.nodes & ~job.part.nodes
+        return "MAINT" in record.flags and job.part is not None and not job.part.nodes & ~record.nodes
 
     def _required(self, job: Job) -> int:
         if not job.request.nodelist:
