@@ -343,7 +343,7 @@ class _Judgement:
 
 def judge_one_step(scenario: str, version: str, same: int, total: int) -> Verdict:
     """From the recorded state before each real start: did the twin pick the same job and node set (>= 99 %)?"""
-    share = 1 - same / total if total else 0.0
+    share = (total - same) / total if total else 0.0
     outcome = Outcome.UNKNOWN if not total else Outcome.AGREE if share <= MISS_BAR else Outcome.DIFFER
     reason = f"{same} of {total} starts: same job, same nodes; bar 99 %" if total else "no recorded start"
     return Verdict(scenario=scenario, version=version, subject="one step", outcome=outcome, reason=reason,

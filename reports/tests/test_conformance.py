@@ -1,0 +1,177 @@
+"""Twin against real: verdicts follow the bar, the real runs' own spread, and the measurement error."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin_reports.conformance import judge, judge_one_step
+from slurmtwin_reports.history import History, history_of
+from slurmtwin_reports.testing import a_history, in_order, job_story, queue_run, row
+from slurmtwin_reports.verdict import Outcome, Verdict
+
+SECOND = 1_000_000_000
+
+
+def changed(history: History, change: Callable[[Event], Event | None], world: str = "twin") -> History:
+    """The same run with each row changed, or dropped."""
+    events = []
+    for r in history.rows():
+        event = Event(r.t_ns, Kind(r.kind), r.actor, r.job_id, r.node, r.value, r.unit, r.detail, r.cause_seq, r.t_err_ns)
+        new = change(event)
+        if new is not None:
+            events.append(new)
+    manifest = dataclasses.replace(history.manifest, world=world)
+    return history_of(manifest, sorted(events, key=lambda e: e.t_ns), history.jobs, history.facts)
+
+
+def late(by_s: float, kinds: tuple[str, ...] = ("job.started", "job.ended", "job.completed")) -> Callable[[Event], Event]:
+    return lambda e: e._replace(t_ns=e.t_ns + round(by_s * SECOND)) if e.kind in kinds else e
+
+
+def real(noise_s: float = 0.0, repetitions: int = 3, jobs: int = 120) -> list[History]:
+    return [queue_run(jobs, world="slurm", noise_s=noise_s, noise_seed=i) for i in range(repetitions)]
+
+
+def outcomes(verdicts: list[Verdict]) -> dict[str, Outcome]:
+    return {v.subject: v.outcome for v in verdicts}
+
+
+def test_equal_runs_agree_in_every_phase() -> None:
+    """A twin that does what real did agrees everywhere."""
+    found = judge([(queue_run(120), r) for r in real()])
+    assert set(outcomes(found.verdicts).values()) == {Outcome.AGREE}
+
+
+@pytest.mark.parametrize(
+    ("by_s", "outcome"),
+    [(1.4, Outcome.AGREE), (1.6, Outcome.DIFFER)],
+)
+def test_the_median_bar_is_one_second_beyond_measurement_error(by_s: float, outcome: Outcome) -> None:
+    """Real times are known to half a second: 1.4 s late is 0.9 s beyond that, 1.6 s is 1.1 s."""
+    twin = changed(queue_run(120), late(by_s))
+    found = judge([(twin, r) for r in real()])
+    assert outcomes(found.verdicts)["start error, median"] is outcome
+
+
+def test_a_tail_beyond_one_backfill_interval_differs() -> None:
+    """One start in ten 40 s late: the median agrees, p95 differs."""
+    slow = lambda e: late(40)(e) if (e.job_id or 0) % 10 == 0 else e  # noqa: E731
+    found = outcomes(judge([(changed(queue_run(120), slow), r) for r in real()]).verdicts)
+    assert found["start error, median"] is Outcome.AGREE
+    assert found["start error, p95"] is Outcome.DIFFER
+
+
+def test_the_spread_of_the_real_runs_widens_the_bar() -> None:
+    """Where real runs differ by 4 s among themselves a twin 4 s off agrees; 10 s off it differs."""
+    reals = [changed(r, late(4.0 * i), "slurm") for i, r in enumerate(real())]
+    near = judge([(changed(r, late(4), "twin"), r) for r in reals])
+    far = judge([(changed(r, late(12), "twin"), r) for r in reals])
+    assert outcomes(near.verdicts)["start error, median"] is Outcome.AGREE
+    assert outcomes(far.verdicts)["start error, median"] is Outcome.DIFFER
+
+
+def test_other_nodes_in_two_of_a_hundred_starts_differ() -> None:
+    """Node sets must be equal in 99 % of starts; the order in which nodes are named does not matter."""
+    def moved(share: int) -> Callable[[Event], Event]:
+        return lambda e: e._replace(node="n999") if e.kind == "job.started" and (e.job_id or 0) % share == 0 else e
+
+    for share, outcome in ((50, Outcome.DIFFER), (120, Outcome.AGREE)):
+        found = judge([(changed(queue_run(120), moved(share)), r) for r in real()])
+        assert outcomes(found.verdicts)["node sets"] is outcome
+
+
+def test_a_start_that_is_missing_differs() -> None:
+    """Jobs that start in one world only are counted, and their final states too."""
+    def cut(e: Event) -> Event | None:
+        return None if e.job_id in (3, 4, 5) and e.kind != "job.submitted" else e
+
+    found = outcomes(judge([(changed(queue_run(120), cut), r) for r in real()]).verdicts)
+    assert found["starts on both sides"] is Outcome.DIFFER
+    assert found["final states"] is Outcome.DIFFER
+
+
+def test_a_run_that_takes_longer_differs_in_its_length() -> None:
+    """Ends 5 s late with starts in time: only the run length differs."""
+    found = outcomes(judge([(changed(queue_run(120), late(5, ("job.ended",))), r) for r in real()]).verdicts)
+    assert found.pop("run length error, median") is Outcome.DIFFER
+    assert set(found.values()) == {Outcome.AGREE}
+
+
+def test_one_class_that_waits_longer_differs() -> None:
+    """All jobs of one user wait 20 % longer: the mean of all may pass, that class does not."""
+    twin = queue_run(120)
+    waits = {j: r["submit_ns"] for j, r in twin.jobs.items() if r["user"] == "u1"}
+
+    def slower(e: Event) -> Event:
+        if e.kind == "job.started" and e.job_id in waits:
+            return e._replace(t_ns=e.t_ns + (e.t_ns - waits[e.job_id]) // 5)
+        return e
+
+    found = judge([(changed(twin, slower), r) for r in real()])
+    verdict = next(v for v in found.verdicts if v.subject == "mean wait, per class")
+    assert verdict.outcome is Outcome.DIFFER
+    assert "user u1" in verdict.reason
+
+
+def test_a_run_cut_short_cannot_be_judged() -> None:
+    """A twin ended by its budget leaves every phase unknown, with the reason."""
+    cut = changed(queue_run(120), lambda e: e._replace(detail='{"why":"max_time"}') if e.kind == "run.ended" else e)
+    found = judge([(cut, r) for r in real()])
+    assert set(outcomes(found.verdicts).values()) == {Outcome.UNKNOWN}
+    assert "twin run was ended early (max_time)" in found.verdicts[0].reason
+
+
+def test_no_recording_is_an_input_error() -> None:
+    """Nothing to compare is said, not skipped."""
+    with pytest.raises(InputError, match="no real run"):
+        judge([])
+
+
+def test_one_repetition_is_judged_by_the_absolute_bar() -> None:
+    """Without a second real run there is no spread, and the bar stands alone."""
+    found = judge([(queue_run(120), real(repetitions=1)[0])])
+    assert set(outcomes(found.verdicts).values()) == {Outcome.AGREE}
+    assert "real against real" not in found.verdicts[0].reason
+
+
+@pytest.mark.parametrize(("down_s", "outcome"), [(300, Outcome.AGREE), (345, Outcome.DIFFER)])
+def test_fault_milestones_are_compared(down_s: float, outcome: Outcome) -> None:
+    """A node that the twin sets DOWN 45 s later than real differs in its milestone."""
+    def faulty(at: float, world: str) -> History:
+        fault = row(10, "fault.injected", node="n2", actor="fault")
+        down = row(at, "node.down", node="n2", reason="Not responding")
+        return a_history(in_order(job_story(1, 0, 1, 400), [fault, down]), world=world)
+
+    pairs = [(faulty(down_s, "twin"), faulty(300 + i, "slurm")) for i in range(3)]
+    assert outcomes(judge(pairs).verdicts)["milestones, p95"] is outcome
+
+
+def test_a_milestone_that_never_comes_differs() -> None:
+    """Real sets the node DOWN, the twin does not."""
+    fault = [row(10, "fault.injected", node="n2", actor="fault")]
+    down = [row(300, "node.down", node="n2", reason="Not responding")]
+    twin = a_history(in_order(job_story(1, 0, 1, 400), fault))
+    reals = [a_history(in_order(job_story(1, 0, 1, 400), fault, down), world="slurm") for _ in range(3)]
+    assert outcomes(judge([(twin, r) for r in reals]).verdicts)["milestones, presence"] is Outcome.DIFFER
+
+
+@pytest.mark.parametrize(
+    ("same", "total", "outcome"), [(99, 100, Outcome.AGREE), (98, 100, Outcome.DIFFER), (0, 0, Outcome.UNKNOWN)]
+)
+def test_one_step_needs_99_percent(same: int, total: int, outcome: Outcome) -> None:
+    """From recorded states: the same job and node set in at least 99 of 100 starts."""
+    assert judge_one_step("mixed", "26.05", same, total).outcome is outcome
+
+
+def test_the_row_of_figures_has_the_bars_numbers() -> None:
+    """Conformance.row() carries every number of the issue's table."""
+    row_ = judge([(queue_run(120), r) for r in real()]).row()
+    assert row_["median_start_error_s"] == 0
+    assert row_["same_nodes"] == 1
+    assert 0 < row_["real_utilisation"] <= 1
+    assert row_["real_share_by_backfill"] > 0

@@ -1,0 +1,148 @@
+"""Run folders from disk: what was written is read, and what is broken is an InputError with its place."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import COLUMNS
+from slurmtwin_reports.load import load_frame, load_run
+from slurmtwin_reports.testing import a_history, in_order, job_story, queue_run, write_run
+
+SMALL = in_order(job_story(1, 0, 1, 5), job_story(2, 1, 2, 9, "n[1-2]", 2))
+
+
+@pytest.mark.parametrize("name", ["events.parquet", "events.jsonl.gz", "events.jsonl"])
+def test_a_run_folder_gives_back_its_rows(tmp_path: Path, name: str) -> None:
+    """Rows, workload, facts and manifest survive the way to disk in every format."""
+    history = queue_run(30)
+    back = load_run(write_run(tmp_path / "run", history, name))
+    assert list(back.rows()) == list(history.rows())
+    assert back.jobs == history.jobs
+    assert back.facts == history.facts
+    assert (back.scenario, back.world, back.version) == ("tiny", "twin", "26.05")
+
+
+def test_the_frame_has_the_schema_of_the_contract(tmp_path: Path) -> None:
+    """load_frame gives the contract's columns with nullable integers."""
+    frame = load_frame(write_run(tmp_path / "run", a_history(SMALL)))
+    assert list(frame.columns) == [c.name for c in COLUMNS]
+    assert len(frame) == len(SMALL)
+    assert str(frame["job_id"].dtype) == "int64[pyarrow]"
+    assert int(frame["job_id"].isna().sum()) == 2
+
+
+def broken(folder: Path, text: str) -> Path:
+    write_run(folder, a_history(SMALL), "events.jsonl")
+    (folder / "events.jsonl").write_text(text, encoding="utf-8")
+    return folder
+
+
+LINE = {"run_id": "r", "world": "twin", "seq": 0, "t_ns": 0, "t_err_ns": 0, "kind": "run.started", "actor": "run"}
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("{", r"events\.jsonl:1: not JSON"),
+        ("[1]", r"events\.jsonl:1: a line that is not a JSON object"),
+        (json.dumps({**LINE, "extra": 1}), r"events\.jsonl:1: unknown column extra"),
+        (json.dumps({k: v for k, v in LINE.items() if k != "kind"}), r"events\.jsonl:1: column kind is missing"),
+        (json.dumps({**LINE, "kind": "job.exploded"}), "unknown event kind 'job.exploded'"),
+        (json.dumps({**LINE, "t_ns": "soon"}), r"events\.jsonl: column t_ns"),
+        (json.dumps({**LINE, "t_ns": 2**70}), r"events\.jsonl: column t_ns"),
+        (json.dumps({**LINE, "t_err_ns": -1}), "a negative t_err_ns"),
+        (json.dumps(LINE) + "\n" + json.dumps({**LINE, "world": "kind"}), "rows of more than one world"),
+        ("[" * 100_000, r"events\.jsonl:1"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, line: str, what: str) -> None:
+    """Each way to break a line ends in an InputError that says which and where."""
+    with pytest.raises(InputError, match=what):
+        load_run(broken(tmp_path / "run", line))
+
+
+def test_a_folder_without_events_is_no_run(tmp_path: Path) -> None:
+    """No event table: the message names the files that were looked for."""
+    folder = write_run(tmp_path / "run", a_history(SMALL))
+    (folder / "events.parquet").unlink()
+    with pytest.raises(InputError, match=r"events\.parquet, events\.jsonl\.gz"):
+        load_run(folder)
+
+
+def test_a_folder_without_a_manifest_is_no_run(tmp_path: Path) -> None:
+    """The manifest is what makes a folder a run."""
+    with pytest.raises(InputError, match="not a run folder"):
+        load_run(tmp_path)
+
+
+def test_a_truncated_archive_is_an_input_error(tmp_path: Path) -> None:
+    """A gzip file cut in the middle cannot be read to its end."""
+    folder = write_run(tmp_path / "run", queue_run(30), "events.jsonl.gz")
+    path = folder / "events.jsonl.gz"
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(InputError, match="cannot be read to its end"):
+        load_run(folder)
+
+
+def test_a_parquet_file_with_other_columns_is_an_input_error(tmp_path: Path) -> None:
+    """A column too many is an error, not ignored."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = write_run(tmp_path / "run", a_history(SMALL))
+    table = pq.read_table(folder / "events.parquet")
+    pq.write_table(table.append_column("mood", pa.array(["good"] * len(table))), folder / "events.parquet")
+    with pytest.raises(InputError, match="columns differ from the event schema: mood"):
+        load_run(folder)
+
+
+def test_a_parquet_file_with_other_types_is_an_input_error(tmp_path: Path) -> None:
+    """A time that is text is an error."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = write_run(tmp_path / "run", a_history(SMALL))
+    table = pq.read_table(folder / "events.parquet")
+    texts = pa.array(["now"] * len(table))
+    pq.write_table(table.set_column(table.column_names.index("t_ns"), "t_ns", texts), folder / "events.parquet")
+    with pytest.raises(InputError, match="a column of another type"):
+        load_run(folder)
+
+
+def test_a_job_that_is_there_twice_is_an_input_error(tmp_path: Path) -> None:
+    """jobs.jsonl has one line per job number."""
+    folder = write_run(tmp_path / "run", a_history(SMALL, jobs={1: {"job_id": 1}}))
+    (folder / "jobs.jsonl").write_text('{"job_id": 1}\n{"job_id": 1}\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"jobs\.jsonl:2: job 1 is there twice"):
+        load_run(folder)
+
+
+@pytest.mark.property
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10_000), st.integers(0, 255), st.sampled_from(["events.parquet", "events.jsonl.gz"]))
+def test_a_flipped_byte_never_gives_a_traceback(tmp_path: Path, place: int, byte: int, name: str) -> None:
+    """Any one byte of an event file may be wrong: it loads, or it is an InputError."""
+    folder = tmp_path / name
+    if not folder.exists():
+        write_run(folder, a_history(SMALL), name)
+        (tmp_path / f"{name}.copy").write_bytes((folder / name).read_bytes())
+    data = bytearray((tmp_path / f"{name}.copy").read_bytes())
+    data[place % len(data)] = byte
+    (folder / name).write_bytes(bytes(data))
+    with contextlib.suppress(InputError):
+        list(load_run(folder).rows())
+
+
+def test_gzip_and_plain_lines_are_the_same_table(tmp_path: Path) -> None:
+    """The compressed form is the plain one, compressed."""
+    plain = write_run(tmp_path / "a", queue_run(10), "events.jsonl") / "events.jsonl"
+    packed = write_run(tmp_path / "b", queue_run(10), "events.jsonl.gz") / "events.jsonl.gz"
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
