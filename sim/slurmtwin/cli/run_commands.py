@@ -96,7 +96,7 @@ def replay(
         raise InputError(f"{conf}: no such file", hint="--slurm-conf names a slurm.conf")
     scenario = replays.replay_scenario(nodes, conf, slurm_version, waive)
     swf = SwfOptions(memory=swf_memory)  # type: ignore[arg-type]
-    trace = replays.open_trace(Path(workload), form or "", lenient, swf)
+    trace = replays.trace_of(Path(workload), form or "", lenient, swf)
     folder = _free_folder(out, force)
     done = replays.replay(trace, scenario, seed, folder, Path(starts) if starts else None)
     resources = done.run.manifest.resources

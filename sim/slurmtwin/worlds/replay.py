@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +14,12 @@ from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.quantity import parse_slurm_mib
 from slurmtwin.contract.scenario import SCENARIO_SCHEMA, Budget, Scenario, SlurmFilePaths, SlurmSection
-from slurmtwin.workload.event_trace import read_events
-from slurmtwin.workload.job_lines import read_job_lines
-from slurmtwin.workload.sacct import read_sacct
+from slurmtwin.workload.resolve import detect_format, open_trace
 from slurmtwin.workload.swf import SwfOptions, read_swf
-from slurmtwin.workload.trace_file import JobStream, text_lines
+from slurmtwin.workload.trace_file import JobStream
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
-FORMATS: Final = ("swf", "sacct", "events", "jobs")
 MAX_NODES: Final = 1_000_000
 
 
@@ -37,37 +34,10 @@ class Replay:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
-def detect_format(path: Path) -> str:
-    """swf, sacct, events or jobs, by the first line that says something. Raises InputError when none fits."""
-    for number, line in enumerate(text_lines(path)):
-        text = line.strip()
-        if text.startswith(";") or (not text and number < 1000):
-            if text.startswith(";"):
-                return "swf"
-            continue
-        if text.startswith("{"):
-            return "jobs"
-        if text.startswith("-dt"):
-            return "events"
-        if "|" in text and "JobID" in text:
-            return "sacct"
-        if len(text.split()) >= 18:
-            return "swf"
-        break
-    raise InputError(f"{path}: cannot tell the format of the trace", hint=f"say it with --format {'|'.join(FORMATS)}")
-
-
-def open_trace(path: Path, form: str = "", lenient: bool = False, swf: SwfOptions | None = None) -> JobStream:
-    """The jobs of a trace file in submit order. Raises InputError for a file that is none."""
-    form = form or detect_format(path)
-    if form == "swf":
-        return read_swf(path, lenient, swf)
-    readers: dict[str, Callable[[Path, bool], JobStream]] = {
-        "sacct": read_sacct,
-        "events": read_events,
-        "jobs": read_job_lines,
-    }
-    return readers[form](path, lenient)
+def trace_of(path: Path, form: str = "", lenient: bool = False, swf: SwfOptions | None = None) -> JobStream:
+    """The jobs of a trace file in submit order; `swf` says how to read what that format leaves open."""
+    found = form or detect_format(path)
+    return read_swf(path, lenient, swf) if found == "swf" else open_trace(path, found, lenient)  # type: ignore[arg-type]
 
 
 def node_lines(shapes: Iterable[str]) -> list[dict[str, str | int | float | bool]]:
