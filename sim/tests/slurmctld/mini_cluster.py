@@ -30,8 +30,8 @@ from slurmtwin.models.slurmctld.states import DependState, JobState, Reason
 from slurmtwin.models.slurmctld.tables import INFINITE_S, Job, Node, Partition, bits
 from slurmtwin.workload.slurm_conf import read_slurm_files
 
-EPOCH_S = 1_700_000_040
-"""t = 0: a multiple of 60 s, so that slots of bf_resolution=60 begin at whole minutes of the test's own clock."""
+EPOCH_S = 1_700_000_400
+"""t = 0: a multiple of 4200 s, so that slots of bf_resolution=7, 60 or 600 begin at such times of the test's clock."""
 
 
 def conf_of(text: str, version: str = "26.05", nodes: int = 4) -> ClusterConf:

@@ -342,6 +342,7 @@ class BackfillCycle:
         start_s = max(trial.later_s, self._hetjobs.others_start_s(job) if job.het_job is not None else 0)
         trial.start_s, trial.later_s = start_s, 0
         if not self._early and space.end[-1] < start_s:
+            self._bound_by_window()
             return "skip"
         avail, change_s = self._after_reservations(trial)
         avail &= trial.part.nodes & ctld.nodes.up & ~self._ignored
@@ -497,6 +498,8 @@ class BackfillCycle:
         if not self._options.one_resv_per_job or not trial.first_s:
             if self.space.records >= self._options.node_space_size:
                 return "end"
+            if slot[1] > self.space.end[-1]:
+                self._bound_by_window()
             self.space.reserve(*slot, nodes, job.licenses)
             self._reservations += 1
         if not trial.first_s or start_s < trial.first_s:
@@ -608,6 +611,10 @@ class BackfillCycle:
         """From that second on an unchanged state may give another outcome."""
         if unix_s < self.valid_until_s:
             self.valid_until_s = max(unix_s, 0)
+
+    def _bound_by_window(self) -> None:
+        """The end of the map moves with bf_resolution."""
+        self._bound(self.space.end[-1] + self.space.resolution_s - self._window_s)
 
     def _may_prune(self) -> bool:
         """Whether a count of free nodes decides if a job can start now."""

@@ -96,6 +96,11 @@ class BackgroundLoop:
         rounds = max(1, -((self._anchor_ns - wanted) // self._period_ns))
         return self._anchor_ns + rounds * self._period_ns
 
+    def has_come(self, look_ns: int) -> bool:
+        """The look of that instant is over."""
+        now_ns = self._ctld.env.now_ns
+        return look_ns < now_ns or look_ns == now_ns == self._looked_ns
+
     def add_work(self, work_ns: int) -> None:
         """The present look takes so long: later looks move (22.05 sleeps after its work)."""
         if not self.steady and work_ns:
@@ -159,6 +164,15 @@ class Periodic:
     def acted(self) -> None:
         """The duty acts in this look."""
         self._last_s = self._ctld.now_s()
+
+    def coming_s(self) -> int:
+        """As next_s(), but since 24.11 a look of this very instant counts while it has not come yet."""
+        ctld, loop, interval = self._ctld, self._loop, self.interval_s
+        if not loop.steady:
+            return self.next_s()
+        behind = ctld.now_s() - self._last_s
+        coming_s = self._last_s + max(1, -(-behind // interval)) * interval
+        return coming_s + interval if loop.has_come(ctld.at_s(coming_s)) else coming_s
 
     def next_s(self, not_before_s: int = 0) -> int:
         """The Unix second of the first coming look at which the duty acts and which is not before `not_before_s`."""

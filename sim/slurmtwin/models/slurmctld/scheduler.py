@@ -55,6 +55,7 @@ class Scheduler:
         background = ctld.background
         assert isinstance(background, BackgroundLoop)
         background.register(Duty.SCHEDULE, self._at_look)
+        self._looped = background
         self._last_sched_s = background.start_s
         if self._options.interval_ns > 0:
             self._full_passes = Periodic(background, ctld, max(1, self._options.interval_ns // SECOND))
@@ -106,7 +107,7 @@ class Scheduler:
         background = self._ctld.background
         full = self._full_passes
         if full is not None and self._full_look_is_over():
-            self._full_at_s = full.next_s()
+            self._full_at_s = full.coming_s()
         if self._queued:
             delay_s = self._options.batch_sched_delay_ns // SECOND
             background.arm(Duty.SCHEDULE, self._loop_called_s() + delay_s)
@@ -119,7 +120,7 @@ class Scheduler:
         now_s = ctld.now_s()
         if now_s != full_s:
             return now_s > full_s
-        return ctld.env.now_ns > ctld.background.first_look_ns(full_s, ctld.at_s(full_s) - 1)
+        return self._looped.has_come(self._looped.first_look_ns(full_s, ctld.at_s(full_s) - 1))
 
     def _loop_called_s(self) -> int:
         """last_sched_time of the loop. Full passes over an empty queue are not run here, but they count."""
