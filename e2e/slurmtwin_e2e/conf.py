@@ -16,6 +16,8 @@ from slurmtwin.contract.scenario import Scalar, SlurmSection
 STATE_DIR: Final = "/var/spool/slurmctld"
 JOBCOMP: Final = "/var/log/slurm_jobcomp.log"
 FIRST_PORT: Final = 7001
+DEVICE: Final = "/dev/slurmtwin-gpu"
+"""Stand-ins for GPUs: device files that boot.py makes."""
 MAX_NODES: Final = 256
 
 FORCED: Final[dict[str, str]] = {
@@ -168,7 +170,7 @@ def render(section: SlurmSection, version: str, log_backfill: bool = True) -> Cl
     lines += [_line("PartitionName", p) for p in section.partitions]
     files = {"/etc/slurm/slurm.conf": "\n".join(lines) + "\n"}
     if section.gres:
-        files["/etc/slurm/gres.conf"] = _gres_text(section.gres)
+        files["/etc/slurm/gres.conf"] = _gres_text(section.gres, section.nodes)
     if section.topology:
         files["/etc/slurm/topology.conf"] = "\n".join(_topology_line(t) for t in section.topology) + "\n"
     if accounting:
@@ -176,12 +178,29 @@ def render(section: SlurmSection, version: str, log_backfill: bool = True) -> Cl
     return ClusterFiles(files, names, controllers, accounting, overridden)
 
 
-def _gres_text(lines: Sequence[Mapping[str, Scalar]]) -> str:
-    """gres.conf; devices need no file here: a count without File= is accepted for every name."""
+def _gres_of_node(nodes: Sequence[Mapping[str, Scalar]], wanted: str, name: str) -> int:
+    """The count that the NodeName line of a node gives for one GRES name."""
+    for line in nodes:
+        if wanted in expand(str(line["NodeName"])):
+            for part in _lookup(line, "Gres").split(","):
+                head, *rest = part.split(":")
+                if head == name and rest and rest[-1].split("(")[0].isdigit():
+                    return int(rest[-1].split("(")[0])
+    return 0
+
+
+def _gres_text(lines: Sequence[Mapping[str, Scalar]], nodes: Sequence[Mapping[str, Scalar]]) -> str:
+    """gres.conf; GPUs without File= get stand-in device files, because slurmd counts only devices that exist."""
     out = []
     for line in lines:
-        first = "NodeName" if "NodeName" in line else "Name" if "Name" in line else next(iter(line))
-        out.append(_line(first, line))
+        values = dict(line)
+        first = "NodeName" if "NodeName" in values else "Name" if "Name" in values else next(iter(values))
+        if _lookup(values, "Name") == "gpu" and not _lookup(values, "File"):
+            here = expand(str(values["NodeName"])) if "NodeName" in values else []
+            count = int(_lookup(values, "Count") or (_gres_of_node(nodes, here[0], "gpu") if here else 0))
+            values = {k: v for k, v in values.items() if k.lower() != "count"}
+            values["File"] = f"{DEVICE}[0-{count - 1}]" if count > 1 else f"{DEVICE}0"
+        out.append(_line(first, values))
     return "\n".join(out) + "\n"
 
 

@@ -119,23 +119,28 @@ def _linear(slurm: Document) -> Document:
 
 
 def mixed(name: str, seed: int, nodes: int = 12, cpus: int = 4) -> Document:
-    """Serial, threaded and multi-node jobs together at twice the capacity, FIFO with backfill."""
+    """Serial, threaded and multi-node jobs together at twice the capacity, FIFO with backfill.
+
+    A burst at the beginning fills the cluster; the last jobs are small, so that it empties evenly.
+    """
     draw = random.Random(seed)
     jobs = []
-    count = 260
-    for place, moment in enumerate(arrivals(draw, count, 1080)):
-        late = place > count * 0.85
+    count, burst = 260, 40
+    times = [round(0.5 + 0.7 * i, 1) for i in range(burst)]
+    times += [round(moment + 40, 1) for moment in arrivals(draw, count - burst, 900)]
+    for place, moment in enumerate(times):
+        late = place > count * 0.8
         kind = draw.random()
         job: Job
-        if kind < 0.45 or late:
-            run = runtime(draw, 62 if not late else 40, 0.6)
+        if kind < 0.5 or late:
+            run = runtime(draw, 62 if not late else 45, 0.6)
             job = {"ntasks": 1, "cpus_per_task": draw.choice((1, 1, 2))}
-        elif kind < 0.75:
-            run = runtime(draw, 50)
+        elif kind < 0.8:
+            run = runtime(draw, 52)
             job = {"ntasks": draw.choice((2, 3, 4, 6, 8))}
         else:
-            run = runtime(draw, 38)
-            job = {"nodes": str(draw.choice((2, 3, 4, 6, 8))), "ntasks_per_node": cpus}
+            run = runtime(draw, 42)
+            job = {"nodes": str(draw.choice((2, 2, 3, 4, 6))), "ntasks_per_node": cpus}
         jobs.append({"submit": moment, "run": run, **job, "time": limit(draw, run)})
     return scenario(name, "serial, threaded and multi-node jobs, congested", cluster(nodes, cpus), numbered(jobs))
 
