@@ -198,6 +198,11 @@ class Association:
     """Itself and its parents up to root."""
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """(account, user, partition)."""
+        return self.conf.account, self.conf.user, self.conf.partition
+
+    @property
     def user(self) -> str:
         """The user; "" for an account."""
         return self.conf.user
@@ -226,7 +231,7 @@ class AssociationTree:
             for i, c in enumerate(confs)
         ]
         self._by_key: dict[tuple[str, str, str], Association] = {
-            (a.conf.account, a.conf.user, a.conf.partition): a for a in self.assocs
+            a.key: a for a in self.assocs
         }
         self.root = self._by_key["root", "", ""]
         self._default_account = {c.user: c.account for c in confs if c.user and c.is_default}

@@ -91,6 +91,18 @@ class UsageLedger:
             if self.limits_enforced:
                 _less(level.counters.run_secs, left_s, counts)
 
+    def take_off(self, job: Job, qos: Qos | None, part_qos: Qos | None, counts: list[int], last_ran_s: int) -> None:
+        """Remove what a job ran until the last calculation from the TRES-run-seconds."""
+        seconds = float(last_ran_s - job.start_s)
+        if qos is not None and qos.conf.usage_factor >= 0:
+            seconds *= qos.conf.usage_factor
+        for q in (qos, part_qos if part_qos is not qos else None):
+            if q is not None:
+                _less(q.counters.run_secs, int(seconds), counts)
+        assoc = job.assoc if isinstance(job.assoc, Association) else None
+        for level in assoc.line if assoc is not None else ():
+            _less(level.counters.run_secs, int(seconds), counts)
+
     def _unused_seconds(self, job: Job, start_s: int, end_s: int, delta: float, ended: bool) -> int:
         """Seconds to take off the TRES-run-seconds: what was used, or all that is left when the run is over."""
         limit_end_s = job.start_s + (job.limit_s if job.limit_s is not None and job.limit_s >= 0 else 0xFFFF_FFFF * 60)

@@ -30,7 +30,7 @@ class PriorityMultifactor:
     def __init__(self, slurmctld: Slurmctld, tree: AssociationTree | None, tres: TresTable) -> None:
         """tree: None without slurmdbd."""
         self._ctl = slurmctld
-        self._tree = tree
+        self.tree = tree
         self._tres = tres
         conf = slurmctld.conf
         options = conf.priority
@@ -70,32 +70,46 @@ class PriorityMultifactor:
             self._changes or self._weight_assoc or self._weight_js or self._weight_part or self._weight_qos
             or self._weight_tres
         )  # fmt: skip
+        self._started = False
         self._first_ns = 0
         self._done = -1
         """Index of the last calculation that was carried out; -1: none."""
         self._running: dict[int, Job] = {}
         """Jobs whose run is being charged, in start order."""
         self._next_reset_s = 0
-        self._last_reset_s = 0
+        self.last_reset_s = 0
         self._call: Call | None = None
 
     # the calculation thread
 
     def start(self) -> None:
         """slurmctld begins to serve: the first calculation is now, the others follow at the same phase."""
-        if self._tree is None:
+        if self.tree is None:
             return
+        if self.ledger is not None and self.ledger.last_ran_s:
+            self._recover_run_secs(self.ledger.last_ran_s)
         if self._call is not None:
             self._call.cancel()
             self._call = None
+        self._started = True
         self._first_ns = self._ctl.env.now_ns
         self._done = -1
-        self._last_reset_s = self._last_reset_s or self._ctl.now_s()
+        self.last_reset_s = self.last_reset_s or self._ctl.now_s()
         if self._keeps_usage:
             for job in self._ctl.running.values():
                 self._running.setdefault(job.slurm_id, job)
         self._calculate(0)
         self._arm()
+
+    def _recover_run_secs(self, last_ran_s: int) -> None:
+        """_init_grp_used_tres_run_secs(): jobs were counted with their whole limits; what they ran is taken off."""
+        assert self.ledger is not None
+        if not (self._enforced and self._keeps_usage):
+            return
+        for job in self._ctl.running.values():
+            if job.start_s <= last_ran_s and isinstance(job.assoc, Association) and job.alloc is not None:
+                counts = self._tres.allocated(job)
+                self.ledger.take_off(job, self._qos(job.qos), self._part_qos(job.part), counts, last_ran_s)
 
     def _period_at(self, ns: int) -> int:
         """Index of the last calculation due at or before that time."""
@@ -106,7 +120,7 @@ class PriorityMultifactor:
 
     def _arm(self) -> None:
         """Have the next calculation run on time if a waiting job can see it."""
-        if self._tree is None or (self._call is not None and self._call.pending):
+        if not self._started or (self._call is not None and self._call.pending):
             return
         index = max(self._done, self._period_at(self._ctl.env.now_ns)) + 1
         self._call = self._ctl.env.call_at(self._first_ns + index * self._period_ns, self._wake, index)
@@ -121,7 +135,7 @@ class PriorityMultifactor:
 
     def catch_up(self) -> None:
         """Carry out the calculations that were due before now and that nobody waited for."""
-        if self._keeps_usage:
+        if self._keeps_usage and self._started:
             self._catch_up(self._period_at(self._ctl.env.now_ns - 1))
 
     def _catch_up(self, last: int) -> None:
@@ -134,7 +148,7 @@ class PriorityMultifactor:
         """One turn of _decay_thread()."""
         self._done = index
         now_s = self._time_s(index)
-        ledger, tree = self.ledger, self._tree
+        ledger, tree = self.ledger, self.tree
         assert ledger is not None
         assert tree is not None
         self._reset_usage(now_s)
@@ -206,11 +220,11 @@ class PriorityMultifactor:
             self._reset_period = "NONE"
             return
         if not self._next_reset_s:
-            self._next_reset_s = next_reset_s(period, self._last_reset_s, now_s)
+            self._next_reset_s = next_reset_s(period, self.last_reset_s, now_s)
         if now_s >= self._next_reset_s:
             ledger.reset()
-            self._last_reset_s = self._next_reset_s
-            self._next_reset_s = next_reset_s(period, self._last_reset_s, now_s)
+            self.last_reset_s = self._next_reset_s
+            self._next_reset_s = next_reset_s(period, self.last_reset_s, now_s)
 
     # usage of runs
 
@@ -246,7 +260,7 @@ class PriorityMultifactor:
         self.ledger.charge(job, self._qos(job.qos), self._part_qos(job.part), counts, bill, now_s, ended)
 
     def _qos(self, name: str) -> Qos | None:
-        return self._tree.qos.get(name) if self._tree is not None and name else None
+        return self.tree.qos.get(name) if self.tree is not None and name else None
 
     def _part_qos(self, part: Partition | None) -> Qos | None:
         return self._qos(part.conf.qos) if part is not None else None
@@ -297,7 +311,7 @@ class PriorityMultifactor:
         return {
             "age": self._age(job, now_s),
             "assoc": self._assoc(job),
-            "fairshare": self._fair_share(job) if self._tree is not None else 0.0,
+            "fairshare": self._fair_share(job) if self.tree is not None else 0.0,
             "job_size": self._job_size(job, part),
             "partition": self._partition(part),
             "qos": self._qos_factor(job),

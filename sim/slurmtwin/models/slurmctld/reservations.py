@@ -7,7 +7,7 @@ are purged by the 30 s job scan. Here both looks are armed only while a reservat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -135,6 +135,14 @@ class ReservationBook:
         self._scan = Periodic(background, self._ctl, JOB_SCAN_S)
         if self._list:
             self._arm()
+
+    def records(self) -> Iterable[Reservation]:
+        """All reservations, for the state volume."""
+        return self._list.values()
+
+    def load(self, records: Iterable[Reservation]) -> None:
+        """load_all_resv_state(): what the volume held."""
+        self._list = {r.name: r for r in records}
 
     def __len__(self) -> int:
         return len(self._list)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.policies import restore_state
 from slurmtwin.models.slurmctld.states import JobState, NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
 
@@ -48,6 +49,7 @@ def recover(ctld: Slurmctld, nodes: NodeLifecycle, saved: Snapshot | None, mode:
         node = ctld.nodes.by_name.get(record.conf.name)
         if node is not None:
             _load_node(ctld, node, record, mode)
+    restore_state(ctld, saved.policy)
     for job in saved.jobs:
         _load_job(ctld, job, ctld.slurmds.works)
     for job in saved.jobs:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.background import Duty, Periodic
+from slurmtwin.models.slurmctld.policies import PolicyState, export_state
 from slurmtwin.models.slurmctld.tables import Job
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Snapshot:
     next_job_id: int
     jobs: list[Job]
     nodes: list[SavedNode]
+    policy: PolicyState | None = None
+    """Usage and reservations."""
 
 
 @dataclass(slots=True)
@@ -171,7 +174,8 @@ def snapshot(ctld: Slurmctld) -> Snapshot:
         )
         for node in ctld.nodes.nodes
     ]  # fmt: skip
-    return Snapshot(ctld.env.now_ns, ctld.store.next_job_id, copy_jobs(ctld.jobs.values()), nodes)
+    jobs = copy_jobs(ctld.jobs.values())
+    return Snapshot(ctld.env.now_ns, ctld.store.next_job_id, jobs, nodes, export_state(ctld))
 
 
 def copy_jobs(jobs: Iterable[Job]) -> list[Job]:

@@ -114,7 +114,7 @@ def test_end_charges_the_rest_only_where_limits_are_enforced(bench: Make) -> Non
         b.until(110)
         b.end(job)
         b.until(301)
-        assert b.ctl.priority._tree.find("a", "ann", "").usage.raw == expected
+        assert b.ctl.priority.tree.find("a", "ann", "").usage.raw == expected
 
 
 def test_usage_factor_of_the_qos(bench: Make) -> None:
@@ -280,3 +280,27 @@ def test_limits_are_inherited_from_the_parent_account(bench: Make) -> None:
     assert assoc(b, "a", "kin").limits.max_jobs == 5
     assert assoc(b, "a", "kin").limits.grp_jobs is None
     assert isinstance(assoc(b, "a", "kin").conf, AssocConf)
+
+
+def test_usage_survives_a_restart(bench: Make) -> None:
+    """assoc_usage and priority_last_decay_ran come back: the new controller goes on where the old one stopped."""
+    from slurmtwin.models.slurmctld.policies import attach_policies, export_state, restore_state
+
+    b = bench(conf=CONF, accounting=TREE)
+    job = b.job(user="ann", limit_ns=24 * HOUR)
+    b.job(user="bob")
+    b.start(job)
+    b.until(650)
+    before = assoc(b, "a", "ann").usage.raw
+    saved = export_state(b.ctl)
+    attach_policies(b.ctl)
+    restore_state(b.ctl, saved)
+    assert assoc(b, "a", "ann").usage.raw == before
+    b.ctl.limits.admit(job)
+    b.ctl.limits.job_started(job)
+    b.ctl.priority.job_started(job)
+    b.ctl.priority.start()
+    d = 1 - 0.693 / HALF_LIFE_S
+    assert assoc(b, "a", "ann").usage.raw == pytest.approx(before * d**50 + 50 * d**50, rel=1e-12)
+    left = assoc(b, "a", "ann").counters.run_secs[0]
+    assert left == 24 * 3600 - 650
