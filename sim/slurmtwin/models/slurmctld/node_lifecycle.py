@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import SECOND, UNLIMITED
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld.node_counts import NodeCounts
 from slurmtwin.models.slurmctld.node_update import update_node
 from slurmtwin.models.slurmctld.pings import Pings
+from slurmtwin.models.slurmctld.power_save import PowerSave
 from slurmtwin.models.slurmctld.registration import Registration
 from slurmtwin.models.slurmctld.states import JobState, NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
@@ -51,14 +52,22 @@ class NodeLifecycle:
         self.appends_reason = ctld.conf.version != "22.05"
         """Since 23.02 a new reason is added behind the old one (node_mgr.c set_node_reason())."""
         self.late_answers = ctld.conf.version != "22.05"
-        self.tracks_busy = False
-        """Power saving is on: last_busy matters."""
+        self.power: PowerSave | None = None
+        """Power saving, where it is configured (power_save_test())."""
         self._reasoned = 0
         self._agent_s = ctld.now_s()
         self.registration = Registration(ctld, self)
         self.pings = Pings(ctld, self)
         for node in ctld.nodes.nodes:
             self._configure(node)
+        idle_off = ctld.conf.timers.suspend_time_ns != UNLIMITED
+        if ctld.conf.controller.suspend_program and (idle_off or ctld.conf.version != "22.05"):
+            self.power = PowerSave(ctld, self, ctld.slurmds)
+
+    @property
+    def tracks_busy(self) -> bool:
+        """Power saving is on: last_busy matters."""
+        return self.power is not None
 
     def _configure(self, node: Node) -> None:
         """State= of the NodeName line (man slurm.conf; read_config.c _build_bitmaps())."""
@@ -115,6 +124,8 @@ class NodeLifecycle:
         """last_node_update, and a state save."""
         self.ctld.last_node_update_s = self.ctld.now_s()
         self.ctld.store.changed()
+        if self.power is not None:
+            self.power.node_changed()
 
     def set_reason(self, node: Node, reason: str) -> None:
         """Overwrite or clear the reason."""
@@ -193,6 +204,8 @@ class NodeLifecycle:
         batch_host = nodes & -nodes
         if not batch_host & ctld.slurmds.deaf:
             self.pings.heard(batch_host)
+        if self.power is not None and nodes & ctld.nodes.power_down:
+            self.power.node_changed()
 
     def job_completing(self, nodes: int) -> int:
         """The job's run is over there (make_node_comp()): returns the nodes that must confirm the end.
@@ -244,8 +257,10 @@ class NodeLifecycle:
         table.idle |= fine & ~self.running.some & ~table.completing
         for index in bits(odd):
             self._idle_odd(table.nodes[index])
-        if self.tracks_busy:
-            self._busy_until_now(done & ~self.running.some)
+        if self.power is not None:
+            left = done & ~self.running.some & ~self.leaving.some
+            self._busy_until_now(left)
+            self.power.nodes_idle_since(left)
         ctld.last_node_update_s = ctld.now_s()
 
     def _idle_odd(self, node: Node) -> None:
@@ -446,6 +461,8 @@ class NodeLifecycle:
     def start(self, first_sweep: bool = True) -> None:
         """slurmctld begins to serve: the first sweep comes 3 s after the loop's first look (slurm.md 4.2 "Tick")."""
         self.pings.start(first_sweep)
+        if self.power is not None:
+            self.power.start()
 
     def reach_changed(self, nodes: int) -> None:
         """Slurmds of these nodes fell silent or can be reached again: what pings will find is open."""

@@ -129,6 +129,15 @@ class NodeDaemons:
         if answering:
             self._cluster.env.call_in(self._cluster.costs.slurmd_start_ns, self._register, answering)
 
+    def resume(self, nodes: int) -> None:
+        """ResumeProgram ran: these hosts boot now, their slurmds register. A design may put its own in its place."""
+        now_s = (self._cluster.epoch_ns + self._cluster.env.now_ns) // SECOND
+        self.start(nodes, boot_s=now_s)
+
+    def suspend(self, nodes: int) -> None:
+        """SuspendProgram ran: these hosts go away."""
+        self.stop(nodes)
+
     def equip(self, index: int, hardware: NodeConf) -> None:
         """What the slurmd of that node finds, where it is not what slurm.conf says."""
         self._hardware[index] = hardware

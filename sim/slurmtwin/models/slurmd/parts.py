@@ -56,6 +56,14 @@ class Slurmds(Protocol):
         """
         ...
 
+    def resume(self, nodes: int) -> None:
+        """ResumeProgram ran: these hosts boot, their slurmds register."""
+        ...
+
+    def suspend(self, nodes: int) -> None:
+        """SuspendProgram ran: these hosts go away."""
+        ...
+
     def reports(self, nodes: int) -> list[NodeReport]:
         """What the slurmds of these nodes would say in a registration now."""
         ...
