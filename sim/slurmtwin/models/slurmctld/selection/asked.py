@@ -1,0 +1,165 @@
+"""A job's demand seen from one partition: counts of nodes, and the rules that hold there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.cluster import PartitionConf
+from slurmtwin.models.slurmctld.parts import Refusal
+from slurmtwin.models.slurmctld.selection import features
+from slurmtwin.models.slurmctld.selection.cluster_view import ClusterView
+from slurmtwin.models.slurmctld.selection.demand import Demand, of_job, version_key
+from slurmtwin.models.slurmctld.selection.features import Constraint
+from slurmtwin.models.slurmctld.selection.node_test import NodeRules, node_req
+from slurmtwin.models.slurmctld.selection.query import Profile
+from slurmtwin.models.slurmctld.states import Reason
+from slurmtwin.models.slurmctld.tables import Job, Partition
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+
+_MOST_NODES: Final = 500_000
+_MOST_REMEMBERED: Final = 50_000
+
+
+@dataclass(slots=True)
+class Asked:
+    """One demand with everything derived from it. Jobs that ask the same share it."""
+
+    demand: Demand
+    constraint: Constraint | None
+    profiles: dict[tuple[int, int], Profile] = field(default_factory=dict)
+    """By partition index and share_res."""
+    candidates: dict[int, tuple[PartitionConf, int]] = field(default_factory=dict)
+    """By partition index: nodes whose hardware and features could serve the job at all."""
+
+
+class Requests:
+    """The demands of one controller's jobs."""
+
+    def __init__(self, ctld: Slurmctld, view: ClusterView) -> None:
+        self._ctld = ctld
+        self._view = view
+        self._version = version_key(ctld.conf.version)
+        self._linear = ctld.conf.select.type == "select/linear"
+        self._known: dict[Demand, Asked] = {}
+        self._part_used: set[int] = set()
+        self._qos_flags = {q.name: frozenset(f.lower() for f in q.flags) for q in ctld.conf.qos}
+        self._sockets = ctld.conf.select.unit == "socket"
+
+    def of(self, job: Job) -> Asked:
+        """What the job asks; kept on the record until its sizes change."""
+        asked = job.demand
+        if isinstance(asked, Asked):
+            return asked
+        demand = of_job(job, self._ctld.conf, self._ctld.nodes)
+        found = self._known.get(demand)
+        if found is None:
+            if len(self._known) > _MOST_REMEMBERED:
+                self._known.clear()
+            constraint = features.parse(demand.constraint) if demand.constraint else None
+            found = self._known[demand] = Asked(demand, constraint)
+        job.demand = found
+        return found
+
+    def shared(self, demand: Demand, part: Partition) -> tuple[bool, bool, int]:
+        """_resolve_shared_status(): (may use nodes that run something, whole nodes, share_res)."""
+        conf = part.conf
+        mode = conf.over_subscribe
+        if mode == "EXCLUSIVE":
+            return False, True, 0
+        if mode == "FORCE" and conf.over_subscribe_count > 1:
+            return True, demand.whole_node, 1
+        if self._linear:
+            share = 1 if demand.share == 1 and mode != "NO" else 0
+            return bool(share), True, share
+        if demand.share == 0 or demand.whole_node:
+            return False, demand.whole_node, 0
+        return True, False, demand.share
+
+    def profile(self, asked: Asked, part: Partition, share: int) -> Profile:
+        """The rules for the demand in a partition with that share_res."""
+        key = (part.index, share)
+        profile = asked.profiles.get(key)
+        if profile is not None and profile.part_conf is part.conf:
+            return profile
+        demand, conf = asked.demand, part.conf
+        cores_matter = self._sockets or conf.max_cpus_per_node >= 0
+        rules = NodeRules(
+            demand=demand,
+            select=self._ctld.conf.select,
+            version=self._version,
+            part=part.index,
+            max_cpus_per_node=conf.max_cpus_per_node,
+            whole=demand.whole_node or conf.over_subscribe == "EXCLUSIVE",
+            req=node_req(conf, share),
+            share=share,
+            part_used=cores_matter and part.index in self._part_used,
+        )
+        profile = asked.profiles[key] = Profile(rules, conf)
+        return profile
+
+    def mark_used(self, part: int) -> None:
+        """A job runs in the partition: from now on its core maps exist."""
+        if part not in self._part_used:
+            self._part_used.add(part)
+            for asked in self._known.values():
+                asked.profiles = {key: p for key, p in asked.profiles.items() if key[0] != part}
+
+    def counts(self, job: Job, part: Partition) -> tuple[int, int, int] | Refusal:
+        """get_node_cnts(): (min, requested, max) nodes."""
+        demand, conf = self.of(job).demand, part.conf
+        flags = self._qos_flags.get(job.qos, frozenset())
+        least = demand.min_nodes if "partitionminnodes" in flags else max(demand.min_nodes, conf.min_nodes)
+        part_most = conf.max_nodes if conf.max_nodes >= 0 else _MOST_NODES
+        if not demand.max_nodes:
+            most = part_most
+        elif "partitionmaxnodes" in flags:
+            most = demand.max_nodes
+        else:
+            most = min(demand.max_nodes, part_most)
+        if demand.required and demand.max_nodes and demand.required.bit_count() > demand.max_nodes:
+            return Refusal("never", Reason.BAD_CONSTRAINTS)
+        limit = self._ctld.limits.max_nodes(job, part)
+        if limit is not None:
+            most = min(most, limit[0])
+        most = min(most, _MOST_NODES)
+        requested = most if demand.max_nodes and not demand.implicit_max else least
+        if limit is not None and limit[0] < least:
+            return Refusal("limit", limit[1])
+        if most < least:
+            return Refusal("part_limit", Reason.PARTITION_NODE_LIMIT)
+        return least, requested, most
+
+    def candidates(self, asked: Asked, part: Partition) -> int:
+        """_build_node_list(): the partition's nodes whose hardware and features could do, less --exclude."""
+        known = asked.candidates.get(part.index)
+        if known is not None and known[0] is part.conf:
+            return known[1] & part.nodes
+        nodes = self.fitting(asked, part.nodes, per_cpu=False)
+        asked.candidates[part.index] = (part.conf, nodes)
+        return nodes
+
+    def fitting(self, asked: Asked, nodes: int, *, per_cpu: bool) -> int:
+        """Nodes with enough CPUs, memory and threads and the right features. per_cpu: as job_req_node_filter()."""
+        demand, view = asked.demand, self._view
+        out = 0
+        for place, members in enumerate(view.shape_nodes):
+            here = members & nodes
+            if not here:
+                continue
+            shape = view.shapes[place]
+            least_mib = demand.mem_mib * (demand.pn_min_cpus if per_cpu and demand.mem_per_cpu else 1)
+            if (
+                demand.pn_min_cpus <= shape.config_cpus
+                and least_mib <= shape.real_mem_mib
+                and demand.threads_per_core <= shape.threads
+            ):
+                out |= here
+        out &= ~demand.excluded
+        if demand.constraint:
+            if asked.constraint is None:
+                return 0
+            out = features.cut(asked.constraint.features, out, view.having)
+        return out

@@ -1,0 +1,193 @@
+"""When could a pending job start: the present, then without preemptable jobs, then as running jobs end.
+
+Follows _will_run_test() and _future_run_test() of cons_tres job_test.c (slurm.md 2.2 "Expected start" and
+"Precision loss"). Jobs leave in groups by end time; start is the end of the last one that mattered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.models.slurmctld.selection import allocate
+from slurmtwin.models.slurmctld.selection.demand import version_key
+from slurmtwin.models.slurmctld.selection.future import FutureChain
+from slurmtwin.models.slurmctld.selection.preempt import Preemption, parts_of
+from slurmtwin.models.slurmctld.selection.query import Query
+from slurmtwin.models.slurmctld.selection.select_cons_tres import ConsTres, Found
+from slurmtwin.models.slurmctld.selection.usage import Usage
+from slurmtwin.models.slurmctld.states import JobState
+from slurmtwin.models.slurmctld.tables import INFINITE_S, Job, Partition
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+
+_FIRST_WINDOW_S: Final = 30
+_MOST_PER_GROUP: Final = 201
+"""A group ends untested at the 202nd job (rm_job_cnt++ > 200)."""
+
+
+class WillRun:
+    """The search of one controller, with its chain of futures kept between equal states."""
+
+    def __init__(self, ctld: Slurmctld, plugin: ConsTres, preemption: Preemption, shape_nodes: Sequence[int]) -> None:
+        self._ctld = ctld
+        self._plugin = plugin
+        self._preemption = preemption
+        self._shape_nodes = shape_nodes
+        self._version = version_key(ctld.conf.version)
+        self._soft = ctld.conf.scheduler.time_min_as_soft_limit and self._version >= (23, 2)
+        linear_ns = ctld.conf.scheduler.backfill.window_linear_ns
+        self._linear_s = linear_ns // SECOND if linear_ns > 0 else 0
+        self._busy_first = ctld.conf.scheduler.backfill.busy_nodes
+        self._chain: FutureChain | None = None
+        self._chain_key: tuple[int, int] = (-1, 0)
+
+    def test(
+        self, job: Job, part: Partition, query: Query, usage: Usage, version: int, nodes: int, now_s: int,
+        start_s: int, until_s: int, now_only: bool,
+    ) -> tuple[int, int] | None:  # fmt: skip
+        """(expected start, nodes) or None. Arguments as parts.NodeSelection.will_run; version: of the usage."""
+        early = self._version < (23, 2)
+        if early or start_s <= now_s:
+            found = self._try(usage, query, nodes)
+            if found is not None:
+                return now_s, found.chosen.nodes
+        candidates = self._preemption.candidates(job, part, now_s)
+        if now_only and not candidates:
+            return None
+        chain = (
+            self._chain_without(usage, candidates, nodes, now_s)
+            if candidates
+            else self._chain_of(usage, version, now_s)
+        )
+        gone = 0
+        if not early and start_s:
+            gone = bisect_right(chain.ends_s, start_s)
+        if candidates or (not early and start_s):
+            if gone or candidates or start_s > now_s:
+                found = self._try(chain.after(gone), query, nodes)
+                if found is not None:
+                    return now_s, found.chosen.nodes
+            if early and now_only:
+                return None
+        return self._as_jobs_end(chain, gone, query, nodes, now_s, 0 if early else until_s)
+
+    def _try(self, usage: Usage, query: Query, nodes: int, busy_first: bool = False) -> Found | None:
+        found = self._plugin.job_test(usage, query, nodes, self._ctld.nodes.idle, busy_first=busy_first)
+        return found if found is not None and allocate.tasks_fit(found) else None
+
+    def _as_jobs_end(
+        self, chain: FutureChain, first: int, query: Query, nodes: int, now_s: int, until_s: int
+    ) -> tuple[int, int] | None:
+        ends, held = chain.ends_s, chain.nodes
+        total = bisect_right(ends, until_s) if until_s else len(ends)
+        place = first
+        window_s, base_s = _FIRST_WINDOW_S, 0
+        while place < total:
+            stop, last, base_s, tested = self._group(chain, place, total, nodes, base_s, window_s)
+            if last < 0:
+                return None
+            place = stop
+            if not tested:
+                continue
+            found = self._try(chain.after(place), query, nodes, self._busy_first)
+            if found is not None:
+                if self._version >= (26, 5):
+                    while last >= first and not held[last] & found.chosen.nodes:
+                        last -= 1
+                return self._start(chain, max(last, first), now_s), found.chosen.nodes
+            if place >= total:
+                return None
+            window_s = self._wider(window_s)
+            while window_s <= INFINITE_S and ends[place] > base_s + window_s:
+                window_s = self._wider(window_s)
+        return None
+
+    def _group(
+        self, chain: FutureChain, place: int, total: int, nodes: int, base_s: int, window_s: int
+    ) -> tuple[int, int, int, bool]:
+        """(end of the group, its last job on `nodes` or -1, base of the windows, whether it is tested)."""
+        ends, held = chain.ends_s, chain.nodes
+        last, removed = -1, 0
+        while place < total:
+            if not held[place] & nodes:
+                place += 1
+                continue
+            if not base_s:
+                base_s = ends[place] + window_s - ends[place] % window_s
+            last = place
+            place += 1
+            if place >= len(ends) or ends[place] > base_s + window_s:
+                return place, last, base_s, True
+            removed += 1
+            if removed > _MOST_PER_GROUP:
+                return place, last, base_s, False
+        return place, last, base_s, True
+
+    def _wider(self, window_s: int) -> int:
+        return window_s + self._linear_s if self._linear_s else window_s * 2
+
+    def _start(self, chain: FutureChain, place: int, now_s: int) -> int:
+        end_s = chain.ends_s[place]
+        return end_s if end_s > now_s else self.guess_end(chain.jobs[place], now_s)
+
+    def guess_end(self, job: Job, now_s: int) -> int:
+        """_guess_job_end(): a job past its end goes at its end + KillWait, + OverTimeLimit."""
+        timers = self._ctld.conf.timers
+        over_ns = timers.over_time_limit_ns
+        if job.part is not None and job.part.conf.over_time_limit_ns != -2:
+            over_ns = job.part.conf.over_time_limit_ns
+        kill_wait_s = timers.kill_wait_ns // SECOND
+        if over_ns < 0:
+            return now_s + (job.limit_s if job.limit_s is not None and job.limit_s > 0 else INFINITE_S)
+        return max(job.end_s + kill_wait_s + over_ns // SECOND, now_s + 1)
+
+    def _end(self, job: Job, now_s: int) -> int:
+        """_soft_job_end(): --time-min as the limit when it is a soft one."""
+        if not self._soft or not job.time_min_s:
+            return job.end_s
+        end_s = job.start_s + job.time_min_s
+        return now_s + (job.end_s - now_s) // 2 if end_s < now_s else end_s
+
+    def _chain_of(self, usage: Usage, version: int, now_s: int) -> FutureChain:
+        key = (version, now_s if self._soft else 0)
+        if self._chain is None or key != self._chain_key or not self._ends_hold():
+            self._chain = self._new_chain(usage, list(self._ctld.running.values()), now_s)
+            self._chain_key = key
+        return self._chain
+
+    def _ends_hold(self) -> bool:
+        """End times may move without a change of usage (a new limit, grace time)."""
+        assert self._chain is not None
+        return self._soft or all(j.end_s == e for j, e in zip(self._chain.jobs, self._chain.ends_s, strict=True))
+
+    def _new_chain(self, usage: Usage, jobs: list[Job], now_s: int) -> FutureChain:
+        if self._soft:
+            jobs.sort(key=lambda j: self._end(j, now_s))
+            return FutureChain(usage, jobs, [self._end(j, now_s) for j in jobs], self._shape_nodes)
+        jobs.sort(key=_end_s)
+        return FutureChain(usage, jobs, [j.end_s for j in jobs], self._shape_nodes)
+
+    def _chain_without(self, usage: Usage, candidates: list[Job], nodes: int, now_s: int) -> FutureChain:
+        """Preemptable jobs are gone from the start: with their memory, unless they only get suspended."""
+        usage = usage.copy()
+        leaving: dict[int, None] = {}
+        for leader in candidates:
+            mode = self._preemption.mode(leader)
+            for part in parts_of(leader):
+                leaving[part.slurm_id] = None
+                if mode == "off" or part.state not in (JobState.RUNNING, JobState.SUSPENDED):
+                    continue
+                if mode == "suspend":
+                    usage.strip_cores(part.slurm_id, nodes)
+                else:
+                    usage.remove(part.slurm_id, nodes)
+        jobs = [j for j in self._ctld.running.values() if j.slurm_id not in leaving]
+        return self._new_chain(usage, jobs, now_s)
+
+
+def _end_s(job: Job) -> int:
+    return job.end_s
