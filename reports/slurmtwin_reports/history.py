@@ -86,8 +86,9 @@ class History:
 
     @property
     def version(self) -> str:
-        """The Slurm version the run is about, from manifest.parameters."""
-        return str(self.manifest.parameters.get("slurm_version", ""))
+        """The Slurm release the run is about, such as 24.11."""
+        given = self.manifest.parameters.get("slurm_version") or self.manifest.software.get("slurm") or ""
+        return ".".join(str(given).split(".")[:2])
 
     def rows(self) -> Iterator[Row]:
         """All rows in the table's order."""
@@ -123,6 +124,13 @@ def facts_in(manifest: Manifest) -> ClusterFacts | None:
 def nodes_of(text: str) -> Sequence[str]:
     """Node names of a hostlist, cached: the same sets come back many times."""
     return tuple(expand(text))
+
+
+def fault_of(row: Row) -> dict[str, Any]:
+    """The fault of a fault.injected row as the scenario wrote it."""
+    details = row.details
+    inner = details.get("fault")
+    return inner if isinstance(inner, dict) else details
 
 
 def label(key: JobKey) -> str:

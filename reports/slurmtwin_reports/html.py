@@ -87,7 +87,7 @@ def render(report: Report) -> str:
         title=report.title, lede=report.note or lede(verdicts, count), tiles=tiles(verdicts), rows=rows,
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
         known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
-        figures=[s.conformance.row() for s in report.sections if s.conformance],
+        figures=[{**s.conformance.row(), "scenario": s.scenario} for s in report.sections if s.conformance],
         sections=[_section(s, f"run-{i}", i, count) for i, s in enumerate(report.sections, 1)],
     )  # fmt: skip
 

@@ -270,6 +270,54 @@ def test_a_crash_may_roll_a_job_back_once() -> None:
     assert verdict("legal-states", run(False)) is Outcome.BROKEN
 
 
+def vague(at_s: float, kind: str, error_s: float, **more: object) -> Event:
+    return row(at_s, kind, 1, t_err_ns=round(error_s * 1e9), **more)
+
+
+@pytest.mark.parametrize(("error_s", "outcome"), [(0.5, Outcome.HOLDS), (0.1, Outcome.BROKEN)])
+def test_steps_may_be_reordered_within_their_errors(error_s: float, outcome: Outcome) -> None:
+    """An end stored at 10.5 s ± 0.5 s may lie behind a start logged at 10.9 s; ± 0.1 s it may not."""
+    start = vague(10.9, "job.started", 0.005, node="n1", value=1, unit="cpu", by="main")
+    rows = [vague(0, "job.submitted", 0.005), vague(10.5, "job.ended", error_s, state="COMPLETED", node="n1"), start]
+    assert verdict("legal-states", a_history(rows)) is outcome
+
+
+def test_a_world_that_sees_no_epilog_may_requeue() -> None:
+    """Without any job.completed row a requeued job may start again; with such rows it must be complete."""
+    again = [
+        row(0, "job.submitted", 1), row(1, "job.started", 1, "n1", value=1, unit="cpu", by="main"),
+        row(5, "job.ended", 1, state="NODE_FAIL"), row(5, "job.requeued", 1, value=6 * 10**9),
+        row(9, "job.started", 1, "n1", value=1, unit="cpu", by="main"), row(12, "job.ended", 1, state="COMPLETED"),
+    ]  # fmt: skip
+    assert verdict("legal-states", a_history(again)) is Outcome.HOLDS
+    assert verdict("legal-states", a_history([*again, row(13, "job.completed", 1)])) is Outcome.BROKEN
+
+
+@pytest.mark.parametrize(("took_over", "outcome"), [(True, Outcome.BROKEN), (False, Outcome.HOLDS)])
+def test_a_thawed_controller_beside_its_successor_is_two(took_over: bool, outcome: Outcome) -> None:
+    """A frozen slurmctld serves nobody; thawed after a takeover it makes two."""
+    rows = [
+        row(0, "slurmctld.started", node="a", role="primary"),
+        row(10, "fault.injected", actor="fault", fault={"kind": "slurmctld.freeze", "target": "a"}),
+        *([row(200, "slurmctld.took_over", node="b", role="backup")] if took_over else []),
+        row(300, "fault.injected", actor="fault", fault={"kind": "slurmctld.thaw", "target": "a"}),
+    ]
+    assert verdict("one-active-controller", a_history(rows)) is outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [("slurmctld.lose_state", Outcome.HOLDS), ("slurmctld.kill", Outcome.BROKEN)]
+)
+def test_a_lost_state_forgets_that_a_node_is_down(kind: str, outcome: Outcome) -> None:
+    """DOWN is saved state: after a restart it still bars the node, after a lost state it does not."""
+    rows = [
+        row(1, "node.down", node="n1", reason="x"), row(5, "fault.injected", actor="fault"),
+        row(8, "slurmctld.started", node="ctl"), *job_story(1, 9, 10, 20),
+    ]  # fmt: skip
+    rows[1] = rows[1]._replace(detail=f'{{"kind":"{kind}"}}')
+    assert verdict("usable-nodes", a_history(rows)) is outcome
+
+
 def test_an_unknown_property_name_is_refused() -> None:
     """A scenario that expects a property nobody checks is wrong, not fine."""
     with pytest.raises(InputError, match="no property is called 'no-magic'"):

@@ -21,7 +21,9 @@ def changed(history: History, change: Callable[[Event], Event | None], world: st
     """The same run with each row changed, or dropped."""
     events = []
     for r in history.rows():
-        event = Event(r.t_ns, Kind(r.kind), r.actor, r.job_id, r.node, r.value, r.unit, r.detail, r.cause_seq, r.t_err_ns)
+        event = Event(
+            r.t_ns, Kind(r.kind), r.actor, r.job_id, r.node, r.value, r.unit, r.detail, r.cause_seq, r.t_err_ns
+        )
         new = change(event)
         if new is not None:
             events.append(new)
@@ -29,7 +31,10 @@ def changed(history: History, change: Callable[[Event], Event | None], world: st
     return history_of(manifest, sorted(events, key=lambda e: e.t_ns), history.jobs, history.facts)
 
 
-def late(by_s: float, kinds: tuple[str, ...] = ("job.started", "job.ended", "job.completed")) -> Callable[[Event], Event]:
+RUN = ("job.started", "job.ended", "job.completed")
+
+
+def late(by_s: float, kinds: tuple[str, ...] = RUN) -> Callable[[Event], Event]:
     return lambda e: e._replace(t_ns=e.t_ns + round(by_s * SECOND)) if e.kind in kinds else e
 
 

@@ -1,37 +1,50 @@
 """One active controller: no two slurmctld serve at once (slurm.md 5.1 "Two actives").
 
-`slurmctld.started` with detail.role backup (or followed by `standby`) does not serve; `took_over` does.
+`slurmctld.started` and `took_over` begin a service, `stopped`, `crashed` and `standby` end it. A frozen process
+serves nobody until it is thawed: if a backup took over meanwhile, both are active from then on.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from slurmtwin_reports.history import History, Row, at
+from slurmtwin_reports.history import History, Row, at, fault_of
 from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
 NAME: Final = "one-active-controller"
+BEGINS: Final = ("slurmctld.started", "slurmctld.took_over")
+ENDS: Final = ("slurmctld.stopped", "slurmctld.crashed", "slurmctld.standby")
 
 
 def check(history: History) -> Verdict:
     """Broken when a second controller surely serves while another does; unknown without controller rows."""
     findings: list[str] = []
     active: dict[str, Row] = {}
-    rows = 0
+    frozen: dict[str, Row] = {}
+    begun = 0
     for row in history.rows():
-        if not row.kind.startswith("slurmctld."):
-            continue
         host = row.node or row.actor
-        if row.kind == "slurmctld.took_over" or (
-            row.kind == "slurmctld.started" and row.details.get("role", "primary") == "primary"
-        ):
-            rows += 1
-            for other, since in active.items():
-                if other != host and since.t_ns + since.t_err_ns < row.t_ns - row.t_err_ns:
-                    findings.append(f"{host} became active at {at(row.t_ns)} while {other} was")
+        if row.kind in BEGINS:
+            begun += 1
+            findings += _beside(row, host, active)
             active[host] = row
-        elif row.kind in ("slurmctld.stopped", "slurmctld.crashed", "slurmctld.standby"):
+        elif row.kind in ENDS:
             active.pop(host, None)
+            frozen.pop(host, None)
+        elif row.kind == "fault.injected":
+            fault = fault_of(row)
+            host = str(fault.get("target") or next(iter([*active, *frozen]), ""))
+            if fault.get("kind") == "slurmctld.freeze" and host in active:
+                frozen[host] = active.pop(host)
+            elif fault.get("kind") == "slurmctld.thaw" and host in frozen:
+                findings += _beside(row, host, active)
+                active[host] = frozen.pop(host)
     if findings:
         return broken(NAME, findings)
-    return holds(NAME, f"became active: {rows}") if rows else unknown(NAME, "no controller rows")
+    return holds(NAME, f"became active: {begun}") if begun else unknown(NAME, "no controller rows")
+
+
+def _beside(row: Row, host: str, active: dict[str, Row]) -> list[str]:
+    """Who else surely served when `host` became active."""
+    others = [o for o, since in active.items() if o != host and since.t_ns + since.t_err_ns < row.t_ns - row.t_err_ns]
+    return [f"{host} became active at {at(row.t_ns)} while {other} was" for other in others]

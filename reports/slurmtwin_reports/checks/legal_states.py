@@ -1,13 +1,15 @@
 """Jobs move only as Slurm's state machine allows: submitted, started, ended, completed, in that order.
 
 The machine is a table (after h11's `_state.py`). COMPLETING is a flag beside the state, as in Slurm: a requeued
-job is PENDING and COMPLETING at once, and cannot start before the flag is gone. A slurmctld that crashed may
-have forgotten up to its last state save, so the first odd step of a job after a crash is forgiven.
+job is PENDING and COMPLETING at once, and cannot start before the flag is gone (a world that never writes
+`job.completed` does not see the flag). A slurmctld that crashed may have forgotten up to its last state save, so
+the first odd step of a job after a crash is forgiven. Rows with a time error may have happened in another order
+than the table's: a job's steps are legal if some order within their intervals is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from slurmtwin_reports.history import History, JobKey, Row, at, label
@@ -39,67 +41,104 @@ MACHINE: Final[dict[str, dict[str, str]]] = {
 }  # fmt: skip
 
 
+RANK: Final = {
+    "job.submitted": 0, "job.held": 1, "job.released": 1, "job.updated": 1, "job.pending": 1, "job.planned": 1,
+    "job.started": 2, "job.ended": 4, "job.requeued": 5, "job.completed": 6, "job.purged": 7,
+}  # fmt: skip
+"""Which of two legal steps of uncertain order comes first: the one that leaves the other legal; 3 for all others."""
+
+
 @dataclass(slots=True)
 class _Job:
     state: str = "new"
     completing: bool = False
     crashes: int = 0
-    t_ns: int = 0
-    """Earliest time the last step may have happened: a later row must not surely lie before it."""
+    """How many crashes of slurmctld the job's story already accounts for."""
+
+
+@dataclass(slots=True)
+class _Walk:
+    """All jobs of a run, and what was found."""
+
+    jobs: dict[JobKey, _Job] = field(default_factory=dict)
+    vague: dict[JobKey, list[tuple[Row, int]]] = field(default_factory=dict)
+    """Jobs with uncertain times: their rows and the crashes before each, ordered at the end."""
+    findings: list[str] = field(default_factory=list)
+    sees_completing: bool = False
+
+    def take(self, row: Row, crashes: int) -> None:
+        """The next row of the table: at once when its time is certain, else kept with the job's others."""
+        key = row.key
+        if key in self.vague:
+            self.vague[key].append((row, crashes))
+        elif row.t_err_ns:
+            self.vague[key] = [(row, crashes)]
+        else:
+            self.step(self.job(key, crashes), key, row, crashes)
+
+    def job(self, key: JobKey, crashes: int) -> _Job:
+        """The job's state; a task of an array starts from the array's own."""
+        found = self.jobs.get(key)
+        if found is None:
+            array = self.jobs.get((key[0], -1))
+            found = _Job(array.state, array.completing, crashes) if array else _Job(crashes=crashes)
+            self.jobs[key] = found
+        return found
+
+    def step(self, job: _Job, key: JobKey, row: Row, crashes: int) -> None:
+        """Move the job, note what was wrong."""
+        problem = self.problem(job, row)
+        if problem and job.crashes == crashes:
+            self.findings.append(f"job {label(key)} at {at(row.t_ns)}: {problem}")
+        if problem:
+            job.crashes = crashes
+        before = job.state
+        job.state = MACHINE[before].get(row.kind) or _forced(row.kind, before)
+        if row.kind in ("job.completed", "job.started"):
+            job.completing = False
+        elif row.kind in ("job.ended", "job.requeued") and (before in ("running", "suspended") or problem):
+            job.completing = self.sees_completing
+
+    def problem(self, job: _Job, row: Row) -> str:
+        """Why the machine refuses this row now; empty if it does not."""
+        if row.kind not in MACHINE[job.state]:
+            return f"{row.kind} while {job.state}{' and completing' if job.completing else ''}"
+        if row.kind == "job.started" and job.completing:
+            return "started while still completing"
+        if row.kind == "job.completed" and not job.completing:
+            return f"completed while {job.state} and not completing"
+        if row.kind == "job.purged" and job.completing:
+            return "purged while completing"
+        return ""
+
+    def order_vague(self) -> None:
+        """Take each job's uncertain rows in a legal order: a row may go first if no other surely precedes it."""
+        for key in sorted(self.vague, key=lambda k: k[1] >= 0):
+            waiting = self.vague[key]
+            while waiting:
+                horizon = min(row.t_ns + row.t_err_ns for row, _ in waiting)
+                allowed = [i for i, (row, _) in enumerate(waiting) if row.t_ns - row.t_err_ns <= horizon]
+                job = self.job(key, waiting[0][1])
+                legal = [i for i in allowed if not self.problem(job, waiting[i][0])]
+                place = min(legal, key=lambda i: RANK.get(waiting[i][0].kind, 3), default=0)
+                row, crashes = waiting.pop(place)
+                self.step(job, key, row, crashes)
 
 
 def check(history: History) -> Verdict:
-    """Broken at a step the machine does not know or that surely went back in time; unknown without job rows."""
-    findings: list[str] = []
-    jobs: dict[JobKey, _Job] = {}
+    """Broken at a step the machine does not know in any order the times allow; unknown without job rows."""
+    walk = _Walk(sees_completing=any(row.kind == "job.completed" for row in history.rows()))
     crashes = steps = 0
     for row in history.rows():
         if row.kind == "slurmctld.crashed":
             crashes += 1
         elif row.kind.startswith("job.") and row.job_id is not None:
             steps += 1
-            key = row.key
-            job = jobs.get(key)
-            if job is None:
-                job = jobs[key] = _born(jobs.get((key[0], -1)), crashes)
-            problem = _step(job, row)
-            if problem and job.crashes == crashes:
-                findings.append(f"job {label(key)} at {at(row.t_ns)}: {problem}")
-            job.crashes = crashes if problem else job.crashes
-    if findings:
-        return broken(NAME, findings)
-    return holds(NAME, f"{steps} steps of {len(jobs)} jobs") if steps else unknown(NAME, "no job rows")
-
-
-def _born(array: _Job | None, crashes: int) -> _Job:
-    """A task of an array starts from the array's own state."""
-    if array is None:
-        return _Job(crashes=crashes)
-    return _Job(array.state, array.completing, crashes, array.t_ns)
-
-
-def _step(job: _Job, row: Row) -> str:
-    """Move the job; returns what was wrong, empty if nothing."""
-    before, following = job.state, MACHINE[job.state].get(row.kind)
-    problem = ""
-    if following is None:
-        problem = f"{row.kind} while {before}{' and completing' if job.completing else ''}"
-        following = _forced(row.kind, before)
-    elif row.kind == "job.started" and job.completing:
-        problem = "started while still completing"
-    elif row.kind == "job.completed" and not job.completing:
-        problem = f"completed while {before} and not completing"
-    elif row.kind == "job.purged" and job.completing:
-        problem = "purged while completing"
-    if row.t_ns + row.t_err_ns < job.t_ns:
-        problem = problem or f"{row.kind} surely lies before the step that led to {before}"
-    job.t_ns = row.t_ns - row.t_err_ns
-    job.state = following
-    if row.kind == "job.completed" or row.kind == "job.started":
-        job.completing = False
-    elif row.kind in ("job.ended", "job.requeued") and (before in ("running", "suspended") or problem):
-        job.completing = True
-    return problem
+            walk.take(row, crashes)
+    walk.order_vague()
+    if walk.findings:
+        return broken(NAME, walk.findings)
+    return holds(NAME, f"{steps} steps of {len(walk.jobs)} jobs") if steps else unknown(NAME, "no job rows")
 
 
 def _forced(kind: str, before: str) -> str:

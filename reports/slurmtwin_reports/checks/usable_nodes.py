@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slurmtwin_reports.history import History, Row, at, label, nodes_of
+from slurmtwin_reports.history import History, Row, at, fault_of, label, nodes_of
 from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
 NAME: Final = "usable-nodes"
@@ -26,7 +26,7 @@ def check(history: History) -> Verdict:
     """Broken for a start that surely came after the node became unusable; unknown when no job started."""
     findings: list[str] = []
     barred: dict[str, dict[str, int]] = {}
-    starts = 0
+    starts, forgotten = 0, False
     for row in history.rows():
         if row.kind in BARS:
             for node in nodes_of(row.node or ""):
@@ -35,6 +35,11 @@ def check(history: History) -> Verdict:
             for node in nodes_of(row.node or ""):
                 for word in CLEARS[row.kind]:
                     barred.get(node, {}).pop(word, None)
+        elif row.kind == "fault.injected":
+            forgotten = forgotten or fault_of(row).get("kind") == "slurmctld.lose_state"
+        elif row.kind in ("slurmctld.started", "slurmctld.took_over"):
+            barred = _after_restart(barred, forgotten)
+            forgotten = False
         elif row.kind == "job.started":
             starts += 1
             if barred:
@@ -42,6 +47,14 @@ def check(history: History) -> Verdict:
     if findings:
         return broken(NAME, findings)
     return holds(NAME, f"{starts} starts") if starts else unknown(NAME, "no job started")
+
+
+def _after_restart(barred: dict[str, dict[str, int]], forgotten: bool) -> dict[str, dict[str, int]]:
+    """DOWN and DRAIN are saved state, silence is found anew (slurm.md 5.2); a lost state forgets all."""
+    if forgotten:
+        return {}
+    kept = {n: {w: t for w, t in words.items() if w != "not responding"} for n, words in barred.items()}
+    return {n: words for n, words in kept.items() if words}
 
 
 def _misplaced(row: Row, barred: dict[str, dict[str, int]]) -> list[str]:
