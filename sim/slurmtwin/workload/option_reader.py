@@ -98,7 +98,7 @@ class OptionReader:
             return None if default == "derived" else convert(option, str(default))
 
     def words(self, section: str, words: Iterable[str], where: Where) -> dict[str, Any]:
-        """Field -> value of the parameter words of one option, e.g. SchedulerParameters (last one counts)."""
+        """Field -> value of the parameter words of one option; of two the first counts (xstrcasestr)."""
         found: dict[str, Any] = {}
         for word in words:
             name, _, text = word.partition("=")
@@ -109,5 +109,5 @@ class OptionReader:
                 raise InputError(f"{section}={name.strip()} needs a value", where, f"{name.strip()}=NUMBER")
             value = self.parameter(option, text.strip(), where)
             if value is not None:
-                found[option.field] = value
+                found.setdefault(option.field, value)
         return found

@@ -87,12 +87,14 @@ def _modelled(section: str, name: str, data: dict[str, Any], ranges: dict[str, s
 
 
 def _versions(text: str | None) -> tuple[str, ...]:
-    """`24.11+`: from there on; `-24.11`: until there; None: all."""
+    """`24.11+`: from there on; `-24.11`: until there; `24.11`: that one; None: all."""
     if text is None:
         return VERSIONS
     if text.startswith("-"):
         return VERSIONS[: VERSIONS.index(text[1:]) + 1]
-    return VERSIONS[VERSIONS.index(text.rstrip("+")) :]
+    if text.endswith("+"):
+        return VERSIONS[VERSIONS.index(text[:-1]) :]
+    return (VERSIONS[VERSIONS.index(text)],)
 
 
 def find_option(section: str, name: str) -> Option | None:

@@ -92,9 +92,14 @@ def read_slurm_files(
     _derive(settings, given, reader)
     settings["controller.hosts"] = hosts or ("localhost",)
     settings["controller.cluster_name"] = settings["controller.cluster_name"] or "cluster"
+    if files.accounting and not settings["controller.accounting_storage"]:
+        reader.warn(files.accounting[0][0], "there are sacctmgr lines: AccountingStorageType is taken as slurmdbd")
+        settings["controller.accounting_storage"] = True
     nodes = read_nodes(records, reader)
     nodes = apply_gres(nodes, files.gres_conf, settings["controller.gres_types"], reader)
     partitions = read_partitions(records["partitionname"], nodes, settings, reader)
+    if not partitions:
+        raise InputError("no partitions: the cluster needs PartitionName lines", files.slurm_conf[0].where)
     switches = read_topology(files.topology_conf, nodes, settings["controller.topology_plugin"], reader)
     qos, assocs = read_accounting(files.accounting, settings["controller.cluster_name"], reader)
     conf = _build(version, settings, nodes, partitions, switches, qos, assocs)
@@ -163,7 +168,8 @@ def convert_default(option: Any, default: Any) -> Any:
 
 def _apply(settings: Settings, given: Given, reader: OptionReader) -> None:
     """Overwrite defaults by what the file says."""
-    for name, (text, where) in given.items():
+    # PreemptParameters last: it wins over the same words of SchedulerParameters
+    for name, (text, where) in sorted(given.items(), key=lambda item: item[0] == "preemptparameters"):
         option = option_table()["slurm.conf"][name]
         if option.type == "parameters":
             settings.update(reader.words(option.name, split_words(text), where))
