@@ -307,6 +307,12 @@ class Lifecycle:
         elif job.state.finished:
             self.purge.finished(job)
 
+    def work_lost(self, slurm_id: int) -> None:
+        """The job's processes are gone and nobody will report their end: its limits have to be looked at."""
+        job = self._ctld.jobs.get(slurm_id)
+        if job is not None and job.state is JobState.RUNNING:
+            self.limits.watch(job)
+
     def remember_recovered(self, job: Job) -> None:
         """Names and counts of a loaded record."""
         if job.array_task is None or job.array_job is job:

@@ -323,6 +323,10 @@ class JobLifecycle(Protocol):
 
     def release(self, job: Job) -> None: ...
 
+    def work_lost(self, slurm_id: int) -> None:
+        """The job's processes died with their container: its time limit will have to end it (slurm.md 12 "S1b")."""
+        ...
+
     def recovered(self, job: Job) -> None:
         """A record was loaded at start (state_store.py): it is in ctld.jobs (and running or completing) with its
         partitions set; queue it when pending, arm its limits when running, send TERMINATE again when completing

@@ -245,6 +245,8 @@ class Pings:
         self._tick_of_the_well(now_s)
         pings, registrations = self._ask_watched(dead_s, now_s)
         self._send(pings, registrations)
+        if ctld.conf.version == "26.05" and (pings or registrations):  # ping_updated (ping_nodes.c is_ping_done())
+            self._cycle_end_ns = max(self._cycle_end_ns, ctld.at_s(self.nodes.update_s(now_s)))
         self._arm()
 
     def _ask_watched(self, dead_s: int, now_s: int) -> tuple[list[Node], list[Node]]:

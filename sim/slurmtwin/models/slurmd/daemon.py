@@ -110,6 +110,8 @@ class NodeDaemons:
         self.stop(nodes, crashed=True)
         for work in [w for w in self.works.values() if w.nodes & nodes]:
             work.lost(nodes)
+            for ctld in self._cluster.active:
+                ctld.lifecycle.work_lost(work.slurm_id)
 
     def freeze(self, nodes: int) -> None:
         """SIGSTOP to slurmd."""
