@@ -101,8 +101,9 @@ class JobEnd:
         reached = job.completing_nodes & ~side.slurmds.deaf
         work = job.work
         running = isinstance(work, BatchJob) and work.unheard and side.slurmds.works.get(work.slurm_id) is work
-        killed = running and isinstance(work, BatchJob) and work.nodes & nodes & ~side.slurmds.deaf
-        if killed:  # DOWN nodes are told, too, only not waited for (deallocate_nodes())
+        killed = False
+        if running and isinstance(work, BatchJob) and work.nodes & nodes & ~side.slurmds.deaf:
+            killed = True  # DOWN nodes are told, too, only not waited for (deallocate_nodes())
             side.env.call_in(ctld.costs.rpc_ns, lambda _: work.kill(SIGTERM))
         if reached:
             cost = ctld.costs.epilog_ns + ctld.costs.epilog_script_ns
