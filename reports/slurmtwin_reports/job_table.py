@@ -85,6 +85,8 @@ class JobTable:
     requests: Mapping[int, Mapping[str, Any]]
     end_ns: int
     default_partition: str = ""
+    crash_ns: int | None = None
+    """The last crash of slurmctld so far, while the rows are walked."""
 
     def attempts(self) -> Iterator[tuple[JobKey, int, Attempt]]:
         """(job, number of the attempt, attempt) over all jobs in submit order."""
@@ -112,6 +114,8 @@ def job_table(history: History) -> JobTable:
         follow = followers.get(row.kind)
         if follow is not None and row.job_id is not None:
             follow(table, row)
+        elif row.kind == "slurmctld.crashed":
+            table.crash_ns = row.t_ns
     _expand_arrays(table)
     return table
 
@@ -144,6 +148,7 @@ def _rejected(table: JobTable, row: Row) -> None:
 
 def _started(table: JobTable, row: Row) -> None:
     record = _record(table, row)
+    _forget(table, record, row)
     details = row.details
     split = tuple(int(c) for c in details.get("node_cpus", ()))
     record.attempts.append(
@@ -177,7 +182,18 @@ def _requeued(table: JobTable, row: Row) -> None:
 
 
 def _lost(table: JobTable, row: Row) -> None:
-    _record(table, row).state = "LOST"
+    record = _record(table, row)
+    _forget(table, record, row)
+    record.state = "LOST"
+
+
+def _forget(table: JobTable, record: JobRecord, row: Row) -> None:
+    """A start that slurmctld forgot in a crash (slurm.md 5.3) holds nothing from the crash on."""
+    if record.attempts and record.attempts[-1].end_ns is None:
+        last = record.attempts[-1]
+        crashed = table.crash_ns is not None and table.crash_ns >= last.start_ns
+        last.end_ns = table.crash_ns if crashed else row.t_ns
+        last.end_err_ns, last.state = row.t_err_ns, "FORGOTTEN"
 
 
 def _pending(table: JobTable, row: Row) -> None:

@@ -318,6 +318,29 @@ def test_a_lost_state_forgets_that_a_node_is_down(kind: str, outcome: Outcome) -
     assert verdict("usable-nodes", a_history(rows)) is outcome
 
 
+def test_a_start_forgotten_in_a_crash_holds_no_cpus() -> None:
+    """slurmctld starts job 1, crashes, has forgotten it and gives its CPUs to another: no node is overfull."""
+    rows = [
+        row(0, "job.submitted", 1), row(1, "job.started", 1, "n1", value=4, unit="cpu", by="main"),
+        row(2, "slurmctld.crashed", node="ctl"), row(9, "slurmctld.started", node="ctl"),
+        row(10, "job.started", 2, "n1", value=4, unit="cpu", by="main"), row(15, "job.ended", 2, state="COMPLETED"),
+        row(16, "job.started", 1, "n1", value=4, unit="cpu", by="main"), row(19, "job.ended", 1, state="COMPLETED"),
+        row(20, "run.ended", why="done"),
+    ]  # fmt: skip
+    assert verdict("capacity", a_history(rows)) is Outcome.HOLDS
+    assert verdict("capacity", a_history([rows[0], rows[1], *rows[3:]])) is Outcome.BROKEN
+
+
+@pytest.mark.parametrize(("crash", "outcome"), [(True, Outcome.HOLDS), (False, Outcome.BROKEN)])
+def test_a_second_run_after_a_crash_needs_no_requeue(crash: bool, outcome: Outcome) -> None:
+    """After a crash a job whose script is over may run again; two scripts at once never may."""
+    crashed = [row(12, "slurmctld.crashed", node="ctl")] if crash else []
+    first = [row(1, "script.started", 1, "n1"), row(10, "script.ended", 1, "n1")]
+    assert verdict("no-double-run", a_history([*first, *crashed, row(20, "script.started", 1, "n2")])) is outcome
+    live = [first[0], *crashed, row(20, "script.started", 1, "n2")]
+    assert verdict("no-double-run", a_history(live)) is Outcome.BROKEN
+
+
 def test_an_unknown_property_name_is_refused() -> None:
     """A scenario that expects a property nobody checks is wrong, not fine."""
     with pytest.raises(InputError, match="no property is called 'no-magic'"):

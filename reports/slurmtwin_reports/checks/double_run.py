@@ -1,6 +1,8 @@
 """No double run: a job's script never lives twice at once, and starts again only after a requeue.
 
-Judged on what the nodes did (`script.started`, `script.ended`), whatever slurmctld believed.
+Judged on what the nodes did (`script.started`, `script.ended`), whatever slurmctld believed. A slurmctld that
+crashed may have forgotten a start, and then starts the job again without a requeue: that is no finding as long as
+the first script is over.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ def check(history: History) -> Verdict:
     ran: dict[JobKey, bool] = {}
     scripts = 0
     for row in history.rows():
+        if row.kind == "slurmctld.crashed":
+            ran.clear()
         if row.job_id is None:
             continue
         if row.kind == "script.started":
