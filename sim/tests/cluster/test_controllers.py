@@ -88,7 +88,8 @@ def test_a_change_saved_before_the_kill_is_there_afterwards(rig: Callable[..., A
 
 
 def test_a_lost_completion_leaves_a_ghost_until_the_window_comes_round(rig: Callable[..., Any]) -> None:
-    """slurm.md 5.3 "SIGKILL, lost completion", slurm.md 4.4 "nothing", slurm.md 12 "S6".
+    """slurm.md 5.3 "SIGKILL, lost completion", slurm.md 4.4 "nothing / batch job RUNNING",
+    slurm.md 12 "S6".
 
     The job ended at 102, unsaved. After the restart at 110 it is RUNNING in the state; the sweep at 114 finds it
     missing but only just loaded; the 20th tick after the start, at 114 + 19*100 s, gives it up.
@@ -112,7 +113,7 @@ def test_a_lost_completion_leaves_a_ghost_until_the_window_comes_round(rig: Call
 
 
 def test_lost_state_starts_empty_and_aborts_what_runs(rig: Callable[..., Any]) -> None:
-    """slurm.md 5.2 "job_state **missing**", slurm.md 12 "S8": orphans are aborted at the sweep, ids begin anew."""
+    """slurm.md 5.2 "job_state missing", slurm.md 12 "S8": orphans are aborted at the sweep, ids begin anew."""
     r = rig("22.05")
     r.until(100)
     r.run_job(7, 0b1)

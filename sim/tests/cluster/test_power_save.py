@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.power_save import RateLimit
@@ -100,7 +101,7 @@ def test_a_busy_node_is_not_suspended(rig: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(("tokens", "first", "later"), [(False, 60, 10), (True, 10, 10)])
 def test_suspend_rate_limits_nodes_per_minute(tokens: bool, first: int, later: int) -> None:
-    """slurm.md 9 "Rate limiter": 22.05 starts with a full minute and decays linearly; later versions hold 10 s' worth."""
+    """slurm.md 9 "Rate limiter": 22.05 starts with a minute's worth and decays; later versions hold 10 s' worth."""
     limit = RateLimit(60, 10, tokens)
     taken = []
     for second in (0, 10):

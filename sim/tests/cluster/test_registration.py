@@ -133,7 +133,10 @@ def test_return_to_service_two_does_not_mind_reboots(rig: Callable[..., Any]) ->
 
 
 def test_a_missing_batch_job_older_than_twenty_seconds_is_given_up(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.4 "nothing": container back, start and last sign of life over 20 s ago (slurm.md 12 "S1")."""
+    """Container back, start and last sign of life over 20 s ago.
+
+    slurm.md 4.4 "nothing / batch job RUNNING", slurm.md 12 "S1".
+    """
     r = rig()
     r.until(10)
     r.run_job(7, 0b11)
@@ -147,7 +150,10 @@ def test_a_missing_batch_job_older_than_twenty_seconds_is_given_up(rig: Callable
 
 
 def test_a_younger_one_stays_as_a_ghost_until_the_registration_window(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.4 "nothing", younger than 20 s: the next look is the 20th tick, 4 + 19*100 s (slurm.md 12 "S1b")."""
+    """The next look is the 20th tick, 4 + 19*100 s.
+
+    slurm.md 4.4 "nothing / same but younger than 20 s", slurm.md 12 "S1b".
+    """
     r = rig("22.05")
     r.until(10)
     r.run_job(7, 0b1)
@@ -162,7 +168,7 @@ def test_a_younger_one_stays_as_a_ghost_until_the_registration_window(rig: Calla
 
 
 def test_only_the_batch_host_misses_a_batch_job(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.4 "nothing": "with this node as batch host"."""
+    """slurm.md 4.4 "nothing / batch job RUNNING": "with this node as batch host"."""
     r = rig()
     r.until(10)
     r.run_job(7, 0b11)
@@ -174,7 +180,10 @@ def test_only_the_batch_host_misses_a_batch_job(rig: Callable[..., Any]) -> None
 
 
 def test_a_reported_job_is_seen_and_kept(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.4 "step": RUNNING here refreshes time_last_active; slurm.md 4.6 "slurmd restart, bare metal"."""
+    """slurm.md 4.4 "step / RUNNING/SUSPENDED on this node": time_last_active is refreshed.
+
+    slurm.md 4.6 "slurmd restart, bare metal".
+    """
     r = rig()
     r.until(10)
     job = r.run_job(7, 0b1)
@@ -187,7 +196,10 @@ def test_a_reported_job_is_seen_and_kept(rig: Callable[..., Any]) -> None:
 
 
 def test_steps_of_unknown_or_pending_jobs_are_aborted(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.4 "step": unknown job, PENDING job: REQUEST_ABORT_JOB to that node."""
+    """REQUEST_ABORT_JOB to that node.
+
+    slurm.md 4.4 "step / job unknown", slurm.md 4.4 "step / PENDING (requeued or state lost)".
+    """
     r = rig()
     r.until(10)
     orphan = r.steps(99, 0b1)
@@ -202,7 +214,7 @@ def test_steps_of_unknown_or_pending_jobs_are_aborted(rig: Callable[..., Any]) -
 
 
 def test_a_job_that_runs_elsewhere_is_aborted_here(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.4 "step": RUNNING elsewhere."""
+    """slurm.md 4.4 "step / RUNNING elsewhere"."""
     r = rig()
     r.until(10)
     r.run_job(7, 0b10)
@@ -218,7 +230,7 @@ def test_a_job_that_runs_elsewhere_is_aborted_here(rig: Callable[..., Any]) -> N
 def test_a_finished_job_is_killed_again_after_the_message_timeout(
     rig: Callable[..., Any], after: float, killed: bool
 ) -> None:
-    """slurm.md 4.4 "step": finished for > MessageTimeout: kill again; a shorter time is a race."""
+    """Kill again; a shorter time is a race. slurm.md 4.4 "step / COMPLETING, or finished for > MessageTimeout"."""
     r = rig()
     r.until(10)
     job = r.run_job(7, 0b1)
@@ -232,7 +244,7 @@ def test_a_finished_job_is_killed_again_after_the_message_timeout(
 
 
 def test_steps_of_a_completing_job_are_killed_again(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.4 "step": COMPLETING."""
+    """slurm.md 4.4 "step / COMPLETING, or finished for > MessageTimeout"."""
     r = rig()
     r.until(10)
     job = r.run_job(7, 0b1)
