@@ -26,7 +26,7 @@ FORCED: Final[dict[str, str]] = {
     "SlurmdUser": "root",
     "StateSaveLocation": STATE_DIR,
     "SlurmdSpoolDir": "/var/spool/slurmd/%n",
-    "SlurmctldPidFile": "/run/slurm/slurmctld.%h.pid",
+    "SlurmctldPidFile": "/run/slurmctld/slurmctld.pid",
     "SlurmdPidFile": "/run/slurm/slurmd.%n.pid",
     "SlurmctldPort": "6817",
     "SlurmdLogFile": "/out/slurmd.%n.log",
@@ -137,7 +137,7 @@ def render(section: SlurmSection, version: str, log_backfill: bool = True) -> Cl
     communication = _lookup(conf, "CommunicationParameters")
     if len(controllers) > 1:
         forced["CommunicationParameters"] = ",".join(filter(None, (communication, "NoCtldInAddrAny")))
-    forced["SlurmctldLogFile"] = "/out/slurmctld.log" if len(controllers) == 1 else "/out/slurmctld.%h.log"
+    forced["SlurmctldLogFile"] = "/out/slurmctld.log" if len(controllers) == 1 else "/var/log/slurmctld/slurmctld.log"
     if accounting:
         forced["AccountingStorageType"] = "accounting_storage/slurmdbd"
         forced["AccountingStorageHost"] = "localhost"

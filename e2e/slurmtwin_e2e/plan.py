@@ -25,7 +25,8 @@ FOREVER_S: Final = 10_000_000
 SETTLE_S: Final = 5
 LOG_BACKFILL_JOBS: Final = 200
 """Up to so many jobs the log names every job that backfill tests."""
-TAIL_NS: Final = 6 * 3600 * SECOND
+TAIL_NS: Final = 3600 * SECOND
+"""How long after the last action a run may go on while jobs are left (a held job never ends)."""
 
 Action = dict[str, Any]
 
@@ -222,8 +223,7 @@ def make_plan(scenario: Scenario, jobs: Sequence[JobRequest], version: str, fact
     actions = [*submit_actions(jobs), *fault_actions(scenario, files)]
     last = max((int(a["t_ns"]) for a in actions), default=0)
     users = sorted({job.user for job in jobs if job.user})
-    spans = sum(j.run_ns or 0 for j in jobs)
-    max_ns = scenario.budget.max_time or last + min(TAIL_NS, spans + 7200 * SECOND)
+    max_ns = scenario.budget.max_time or last + TAIL_NS
     plan = {
         "version": version, "factor": factor, "files": files.files, "nodes": files.nodes,
         "controllers": files.controllers, "accounting": files.accounting, "state_dir": STATE_DIR,

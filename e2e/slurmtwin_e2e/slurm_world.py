@@ -16,39 +16,13 @@ from pathlib import Path
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Event, Kind
-from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.jobs import JobRequest
-from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin_e2e.collect.run_events import build_events
+from slurmtwin.contract.scenario import load_scenario
 from slurmtwin_e2e.docker import sweep
 from slurmtwin_e2e.images import make_image
 from slurmtwin_e2e.job_lines import listed_jobs
-from slurmtwin_e2e.run import RawRun, run_raw
-
-
-def fault_documents(scenario: Scenario) -> list[dict[str, object]]:
-    """The scenario's faults as plain data, in its order."""
-    return [fault.model_dump(mode="json", exclude_defaults=True) | {"kind": fault.kind} for fault in scenario.faults]
-
-
-def cpus_of_nodes(scenario: Scenario) -> dict[str, int]:
-    """CPUs of each node as its NodeName line says; 1 where it says nothing."""
-    out: dict[str, int] = {}
-    default = 1
-    for line in scenario.slurm.nodes:
-        low = {k.lower(): str(v) for k, v in line.items()}
-        product = int(low.get("sockets", 1)) * int(low.get("corespersocket", 1)) * int(low.get("threadspercore", 1))
-        cpus = int(low.get("cpus", low.get("procs", product if product > 1 else default)))
-        if low["nodename"].upper() == "DEFAULT":
-            default = cpus
-            continue
-        out |= dict.fromkeys(expand(low["nodename"]), cpus)
-    return out
-
-
-def run_events(scenario: Scenario, raw: RawRun) -> list[Event]:
-    """The event table of a raw run."""
-    return build_events(raw.folder, raw.plan, fault_documents(scenario), cpus_of_nodes(scenario))
+from slurmtwin_e2e.recording import run_events
+from slurmtwin_e2e.run import run_raw
 
 
 def job_table(events: Sequence[Event]) -> list[str]:

@@ -127,7 +127,7 @@ class Builder:
             fault = self.faults[action["fault"]]
             answer = note.get("returncode")
             text = (note.get("stderr") or "").strip()[:200] if answer else ""
-            self.add(middle, Kind.FAULT_INJECTED, "harness", half, node=self._target(action), fault=fault, failed=text)
+            self.add(middle, Kind.FAULT_INJECTED, "fault", half, node=self._target(action), fault=fault, failed=text)
             if not answer:
                 self._scontrol_rows(fault, middle, half)
         elif action["do"] in ("submit", "salloc") and not note.get("slurm_id"):

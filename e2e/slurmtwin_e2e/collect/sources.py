@@ -93,8 +93,8 @@ def read_scripts(folder: Path) -> list[ScriptLine]:
 def read_facts(folder: Path) -> list[tuple[str, Fact]]:
     """The facts of all controllers' logs in time order, each with its controller's host name ("" if there is one)."""
     out: list[tuple[str, Fact]] = []
-    for path in sorted(folder.glob("slurmctld*.log")):
-        host = path.name.removeprefix("slurmctld").removesuffix(".log").strip(".")
+    for path in sorted([*folder.glob("slurmctld.log"), *folder.glob("*/slurmctld.log")]):
+        host = "" if path.parent == folder else path.parent.name
         out.extend((host, fact) for fact in read_log(path))
     out.sort(key=lambda pair: pair[1].t_ns)
     return out

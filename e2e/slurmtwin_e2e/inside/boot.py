@@ -42,7 +42,7 @@ def write_files(files: dict[str, str]) -> None:
 
 def make_directories() -> None:
     """Directories that the packages leave to the administrator."""
-    for name in ("/var/spool/slurmctld", "/var/spool/slurmd", "/run/slurm", "/run/munge", "/var/log/munge"):
+    for name in ("/var/spool/slurmctld", "/var/spool/slurmd", "/run/slurm", "/run/slurmctld", "/var/log/slurmctld", "/run/munge", "/var/log/munge"):
         os.makedirs(name, exist_ok=True)
     subprocess.run(["chown", "-R", "munge:munge", "/run/munge", "/var/log/munge", "/etc/munge"], check=True)
     key = pathlib.Path("/etc/munge/munge.key")
@@ -50,6 +50,13 @@ def make_directories() -> None:
         key.write_bytes(os.urandom(128))
     key.chmod(0o400)
     subprocess.run(["chown", "-R", "munge:munge", "/etc/munge", "/var/lib/munge"], check=True)
+
+
+def name_controllers(names: list[str]) -> None:
+    """Addresses of several controllers, each on a loopback address of its own."""
+    if len(names) > 1:
+        lines = ["127.0.0.1 localhost", *(f"127.0.1.{number} {name}" for number, name in enumerate(names, 1))]
+        pathlib.Path("/etc/hosts").write_text("\n".join(lines) + "\n")
 
 
 def refuse_names() -> None:
@@ -85,6 +92,7 @@ def main() -> None:
     make_users(plan["users"])
     make_directories()
     refuse_names()
+    name_controllers(plan["controllers"])
     make_devices()
     write_files(plan["files"])
     if plan["accounting"]:

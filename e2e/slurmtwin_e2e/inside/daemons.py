@@ -58,8 +58,11 @@ class Daemons:
         if kind == "slurmctld":
             command = ["slurmctld", "-D", *extra]
             if len(self.plan["controllers"]) > 1:
-                script = f"hostname {where} && exec {' '.join(command)}"
-                command = ["unshare", "--uts", "sh", "-c", script]
+                own = {f"/out/{where}": "/var/log/slurmctld", f"/run/slurmctld.{where}": "/run/slurmctld"}
+                script = [f"hostname {where}"]
+                script += [f"mkdir -p {a} && mount --bind {a} {b}" for a, b in own.items()]
+                script.append(f"exec {' '.join(command)} \"$@\"")
+                command = ["unshare", "--uts", "--mount", "sh", "-c", " && ".join(script), "sh"]
             return command, {}
         if kind == "slurmd":
             return ["slurmd", "-D", "-N", where, *extra], {NODE_MARK: where}

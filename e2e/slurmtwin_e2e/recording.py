@@ -1,0 +1,130 @@
+"""A recorded run as a run folder: events.jsonl.gz, manifest.json, scenario.resolved.json, jobs.jsonl.
+
+A recording is written whole or not at all, and never edited: what is wrong is deleted and recorded again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.events import COLUMNS, Event, Kind
+from slurmtwin.contract.jobs import JobRequest, to_dict
+from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block, write_manifest
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin_e2e.collect.run_events import build_events
+from slurmtwin_e2e.facts import cluster_facts, cpus_of_nodes
+from slurmtwin_e2e.run import RawRun
+
+MICRO: Final = 1_000
+
+
+class IncompleteRunError(Exception):
+    """The run did not reach its end: nothing is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a recording belongs: SCENARIO/VERSION/kFACTOR/REPETITION below the folder of recordings."""
+
+    scenario: str
+    version: str
+    factor: float
+    repetition: int
+
+    def folder(self, root: Path) -> Path:
+        """The run folder."""
+        return root / self.scenario / self.version / f"k{self.factor:g}" / str(self.repetition)
+
+    @property
+    def run_id(self) -> str:
+        """A name for the rows."""
+        return f"{self.scenario}-{self.version}-k{self.factor:g}-{self.repetition}"
+
+
+def fault_documents(scenario: Scenario) -> list[dict[str, Any]]:
+    """The scenario's faults as plain data, in its order."""
+    return [fault.model_dump(mode="json", exclude_defaults=True) | {"kind": fault.kind} for fault in scenario.faults]
+
+
+def run_events(scenario: Scenario, raw: RawRun) -> list[Event]:
+    """The event table of a raw run."""
+    return build_events(raw.folder, raw.plan, fault_documents(scenario), cpus_of_nodes(scenario))
+
+
+def row_text(run_id: str, seq: int, event: Event) -> str:
+    """One line of events.jsonl: columns in the table's order, empty ones left out."""
+    row: dict[str, Any] = {"run_id": run_id, "world": "slurm", "seq": seq}
+    values = event._asdict()
+    for column in COLUMNS[3:]:
+        if values[column.name] is not None:
+            row[column.name] = values[column.name]
+    return json.dumps(row, separators=(",", ":"))
+
+
+def _notes(raw: RawRun) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (raw.folder / "driver.jsonl").read_text().splitlines()]
+
+
+def build_manifest(
+    place: Place, scenario: Scenario, raw: RawRun, events: Sequence[Event], packages: dict[str, str], resolved: str
+) -> Manifest:
+    """Provenance of one run: software, factor, host, what the harness overrode, what came out."""
+    notes = _notes(raw)
+    zero = next(int(n["zero"]) for n in notes if n["what"] == "zero")
+    why = next((json.loads(e.detail or "{}").get("why", "") for e in reversed(events) if e.kind is Kind.RUN_ENDED), "")
+    return Manifest(
+        world="slurm", scenario=scenario.name, scenario_sha256=sha256_text(resolved), seed=0, replication=place.repetition,
+        software={**software_block(), "slurm": place.version, "packages": packages},
+        parameters={
+            "slurm_version": place.version, "factor": place.factor, "epoch_ns": zero,
+            "cluster": cluster_facts(scenario).to_dict(), "overridden": raw.files.overridden,
+            "accelerated_by": "libfaketime" if place.factor != 1 else "",
+        },
+        environment=environment_block(),
+        resources={"wall_s": round(raw.wall_s, 1), "host_load": round(raw.load, 2)},
+        results={
+            "run_id": place.run_id, "events": len(events), "stop_reason": why,
+            "jobs_submitted": sum(e.kind is Kind.JOB_SUBMITTED for e in events),
+            "job_starts": sum(e.kind is Kind.JOB_STARTED for e in events),
+        },
+    )  # fmt: skip
+
+
+def write_recording(
+    root: Path, place: Place, scenario: Scenario, jobs: Sequence[JobRequest], raw: RawRun, packages: dict[str, str]
+) -> Path:
+    """Write the run folder. Raises IncompleteRunError when the driver did not finish."""
+    if not any(note["what"] == "finished" for note in _notes(raw)):
+        raise IncompleteRunError(f"{place.run_id}: the driver did not finish")
+    events = run_events(scenario, raw)
+    target = place.folder(root)
+    part = target.with_name(f".{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    document = json.loads(scenario.model_dump_json(by_alias=True))
+    document["slurm"]["version"] = place.version
+    document["host"]["factor"] = place.factor
+    resolved = json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
+    (part / "scenario.resolved.json").write_text(resolved)
+    with (part / "jobs.jsonl").open("w") as stream:
+        for job in sorted(jobs, key=lambda j: (j.submit_ns, j.job_id)):
+            stream.write(json.dumps(to_dict(job), sort_keys=True, separators=(",", ":")) + "\n")
+    text = "".join(row_text(place.run_id, seq, _rounded(event)) + "\n" for seq, event in enumerate(events))
+    with (part / "events.jsonl.gz").open("wb") as raw_stream, gzip.GzipFile("", "wb", 9, raw_stream, 0) as zipped:
+        zipped.write(text.encode())
+    write_manifest(part, build_manifest(place, scenario, raw, events, packages, resolved))
+    shutil.rmtree(target, ignore_errors=True)
+    part.replace(target)
+    return target
+
+
+def _rounded(event: Event) -> Event:
+    """Times to microseconds: finer digits are noise, and cost space."""
+    return event._replace(t_ns=round(event.t_ns / MICRO) * MICRO)
+
