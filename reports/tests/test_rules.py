@@ -23,7 +23,7 @@ def project(root: Path, *, rules: str = RULES, test: str = "", scenario: str = "
     for folder in ("scenarios/probes", "sim/tests", "docs"):
         (root / folder).mkdir(parents=True)
     (root / "scenarios/rules.yaml").write_text(rules, encoding="utf-8")
-    (root / "sim/tests/test_x.py").write_text(f'def test_it():\n    """{test}"""\n', encoding="utf-8")
+    (root / "sim/tests/test_x.py").write_text(f'def test_it():\n    """\n    {test}\n    """\n', encoding="utf-8")
     text = f"schema: slurmtwin/scenario/1\nname: probe\nexpect:\n  rules: [{scenario}]\n"
     (root / "scenarios/probes/probe.yaml").write_text(text, encoding="utf-8")
     if known:
