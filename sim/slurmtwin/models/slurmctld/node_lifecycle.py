@@ -200,10 +200,10 @@ class NodeLifecycle:
             for index in bits(self._reasoned & nodes):
                 ctld.nodes.nodes[index].reason = ""
             self._reasoned &= ~nodes
-        ctld.last_node_update_s = ctld.now_s()
+        ctld.last_node_update_s = now_s = ctld.now_s()
         batch_host = nodes & -nodes
         if not batch_host & ctld.slurmds.deaf:
-            self.pings.heard(batch_host)
+            self.pings.note(self.update_s(now_s), batch_host)
         if self.power is not None and nodes & ctld.nodes.power_down:
             self.power.node_changed()
 
@@ -230,12 +230,12 @@ class NodeLifecycle:
         table.completing |= waited
         if silent:
             table.idle |= silent & ~self.running.some & ~self.leaving.some
-        if self.tracks_busy:
+        if self.power is not None:
             self._busy_until_now(nodes & ~self.running.some)
-        ctld.last_node_update_s = ctld.now_s()
+        ctld.last_node_update_s = now_s = ctld.now_s()
         answering = waited & ~ctld.slurmds.deaf
         if answering:
-            self.pings.heard(answering)
+            self.pings.note(self.update_s(now_s), answering)
         return waited
 
     def job_gone(self, job: Job, nodes: int) -> None:
@@ -255,8 +255,9 @@ class NodeLifecycle:
         table.up |= fine
         table.avail |= fine
         table.idle |= fine & ~self.running.some & ~table.completing
-        for index in bits(odd):
-            self._idle_odd(table.nodes[index])
+        if odd:
+            for index in bits(odd):
+                self._idle_odd(table.nodes[index])
         if self.power is not None:
             left = done & ~self.running.some & ~self.leaving.some
             self._busy_until_now(left)

@@ -87,8 +87,10 @@ class Pings:
     def heard(self, nodes: int, late: bool = True) -> None:
         """The nodes answered an RPC in this second; `late`: the agent's update thread may note it later."""
         second = self.ctld.now_s()
-        if late:
-            second = self.nodes.update_s(second)
+        self.note(self.nodes.update_s(second) if late else second, nodes)
+
+    def note(self, second: int, nodes: int) -> None:
+        """`second` is what the answer leaves in last_response."""
         log = self._heard
         if log and log[-1][0] == second:
             log[-1] = (second, log[-1][1] | nodes)
