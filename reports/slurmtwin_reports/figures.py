@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from slurmtwin.contract.cluster_facts import ClusterFacts
+from slurmtwin_reports.checks.capacity import node_shares
 from slurmtwin_reports.conformance import Difference
 from slurmtwin_reports.history import nodes_of
-from slurmtwin_reports.job_table import JobTable
+from slurmtwin_reports.job_table import Attempt, JobTable
 from slurmtwin_reports.metrics import Step, busy_steps, mean_level, queue_steps
 from slurmtwin_reports.svg import Chart, Clock, Decades, Linear, Point
 
@@ -23,6 +25,7 @@ SHADES: Final = 6
 Block = tuple[float, float, int, int]
 """From, to (seconds), first row, number of rows."""
 ROWS: Final = 40
+MOST_LANES: Final = 640
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,12 @@ def queue(tracks: Sequence[Track]) -> str:
     return chart.text()
 
 
-def gantt(table: JobTable, names: Sequence[str], span: tuple[float, float], describe: str) -> str:
-    """Who ran where: nodes from top to bottom, one block per start, coloured by what started or ended it."""
+def gantt(table: JobTable, facts: ClusterFacts, span: tuple[float, float], describe: str) -> str:
+    """Who ran where: nodes from top to bottom, one block per start, coloured by what started or ended it.
+
+    On clusters of up to MOST_LANES CPUs a block is as tall as the CPUs it holds, else as its nodes.
+    """
+    names = list(facts.node_cpus)
     index = {name: i for i, name in enumerate(names)}
     count = sum(len(r.attempts) for r in table.records.values())
     height = 260 if len(names) > 24 else 120 + 6 * len(names)
@@ -100,20 +107,53 @@ def gantt(table: JobTable, names: Sequence[str], span: tuple[float, float], desc
     if count > MOST_JOBS:
         _shades(chart, table, index, span)
         return chart.text()
+    cpus = sum(facts.node_cpus.values())
+    lanes = _Lanes(facts) if cpus <= MOST_LANES else None
     groups: dict[str, list[Block]] = {"block main": [], "block backfill": [], "block failed": []}
-    for _, _, attempt in table.attempts():
+    for attempt in sorted((a for _, _, a in table.attempts()), key=lambda a: a.start_ns):
         end = attempt.end_ns if attempt.end_ns is not None else table.end_ns
         css = "block main"
         if attempt.state not in ("COMPLETED", "TIMEOUT", ""):
             css = "block failed"
         elif attempt.start_by == "backfill":
             css = "block backfill"
-        places = sorted(index[n] for n in nodes_of(attempt.nodes) if n in index)
+        if lanes is not None:
+            places = lanes.take(attempt, end)
+        else:
+            places = sorted(index[n] for n in nodes_of(attempt.nodes) if n in index)
         for first, size in runs(places):
             groups[css].append((attempt.start_ns / 1e9, end / 1e9, first, size))
     for css, blocks in groups.items():
-        chart.blocks(len(names), blocks, css)
+        chart.blocks(cpus if lanes is not None else len(names), blocks, css)
     return chart.text()
+
+
+class _Lanes:
+    """One lane per CPU; a job takes the first lanes of each of its nodes that are free at its start."""
+
+    def __init__(self, facts: ClusterFacts) -> None:
+        self.facts = facts
+        self.free_at = [0] * sum(facts.node_cpus.values())
+        self.first: dict[str, int] = {}
+        place = 0
+        for name, cpus in facts.node_cpus.items():
+            self.first[name] = place
+            place += cpus
+
+    def take(self, attempt: Attempt, end_ns: int) -> list[int]:
+        """The lanes of one attempt, ascending; shared CPUs go on top of others."""
+        out: list[int] = []
+        for node, cpus in node_shares(attempt, self.facts)[0].items():
+            if node not in self.first:
+                continue
+            begin = self.first[node]
+            own = range(begin, begin + self.facts.node_cpus[node])
+            free = [lane for lane in own if self.free_at[lane] <= attempt.start_ns]
+            chosen = (free + [lane for lane in own if lane not in free])[:cpus]
+            for lane in chosen:
+                self.free_at[lane] = end_ns
+            out += sorted(chosen)
+        return sorted(out)
 
 
 def _shades(chart: Chart, table: JobTable, index: dict[str, int], span: tuple[float, float]) -> None:

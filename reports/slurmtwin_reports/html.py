@@ -147,6 +147,7 @@ def _section(section: Section, anchor: str, place: int, count: int) -> dict[str,
     columns = ["twin", *(f"real {i}" for i in range(1, len(reals) + 1))] if reals else _names(twins)
     return {
         "scenario": section.scenario, "version": section.version, "title": section.title, "anchor": anchor,
+        "narrow": len(columns) <= 2,
         "open": count <= MOST_OPEN or place == 1 or findings, "verdict": rows[0]["verdict"] if rows else "",
         "verdicts": section.verdicts, "columns": columns,
         "key": _key(reals), "figures": _figures(section, twins, reals), "gantt_key": _gantt_key(shown[:2]),
@@ -192,14 +193,15 @@ def _figures(section: Section, twins: Sequence[_Run], reals: Sequence[_Run]) -> 
     if capacity:
         drawn.append(("Utilisation", f"of {capacity} CPUs", figures.utilisation(tracks, capacity)))
     drawn.append(("Queue", "jobs waiting", figures.queue(tracks)))
-    names = list(facts.node_cpus) if facts else []
     span = figures.span_s(tracks)
     sides = [("twin", twins[0]), ("real Slurm", reals[0])] if reals else [(r.history.world, r) for r in twins[:1]]
-    for word, run in sides if names else ():
-        what = f"{len(names)} nodes from top to bottom"
+    for word, run in sides:
+        if facts is None or not capacity:
+            break
+        what = f"{len(facts.node_cpus)} nodes from top to bottom"
         if run.starts > figures.MOST_JOBS:
             what += ", darker is fuller"
-        svg = figures.gantt(run.table, names, span, f"Nodes over time, {word}")
+        svg = figures.gantt(run.table, facts, span, f"Nodes over time, {word}")
         drawn.append((f"Who ran where: {word}", what, svg))
     return [{"title": t, "note": n, "svg": Markup(s)} for t, n, s in drawn]  # noqa: S704  # svg.py escapes
 
@@ -223,7 +225,7 @@ def card(manifests: Sequence[Manifest]) -> list[tuple[str, list[str]]]:
             lines.append((name, [word(v) for v in values]))
 
     line("World", [m.world for m in manifests])
-    line("Slurm", [m.parameters.get("slurm_version") for m in manifests])
+    line("Slurm", [m.software.get("slurm") or m.parameters.get("slurm_version") for m in manifests])
     line("Acceleration factor", [m.parameters.get("factor") for m in manifests])
     line("Seed", [m.seed for m in manifests])
     line("Replication", [m.replication for m in manifests])
@@ -233,7 +235,7 @@ def card(manifests: Sequence[Manifest]) -> list[tuple[str, list[str]]]:
     line("Wall time, s", [m.resources.get("wall_s") for m in manifests])
     line("Events per second", [m.resources.get("events_per_s") for m in manifests])
     line("Peak memory, MB", [m.resources.get("max_rss_mb") for m in manifests])
-    names = dict.fromkeys(name for m in manifests for name in m.software)
+    names = dict.fromkeys(name for m in manifests for name in m.software if name != "slurm")
     for name in names:
         line(name, [m.software.get(name) for m in manifests])
     line("Python", [m.environment.get("python") for m in manifests])

@@ -97,7 +97,9 @@ def _read_parquet(path: Path) -> Any:
         raise InputError(f"columns differ from the event schema: {', '.join(odd)}", Where(str(path)))
     schema = arrow_schema()
     try:
-        return table.select(schema.names).cast(schema, safe=True)
+        table = table.select(schema.names).cast(schema, safe=True)
+        table.validate(full=True)  # text that is not UTF-8 shows only here
+        return table
     except (pa.ArrowException, ValueError) as error:
         raise InputError(f"a column of another type: {str(error).splitlines()[0]}", Where(str(path))) from error
 
@@ -146,6 +148,9 @@ def _validate(table: Any, path: Path) -> None:
     """Kinds are closed; seq counts from 0 without a gap; one run and one world."""
     import pyarrow.compute as pc
 
+    for name in sorted(_REQUIRED):
+        if table[name].null_count:
+            raise InputError(f"column {name} has rows without a value", Where(str(path)))
     odd = sorted(set(pc.unique(table["kind"]).to_pylist()) - _KINDS)
     if odd:
         raise InputError(f"unknown event kind {odd[0]!r}", Where(str(path)))

@@ -199,7 +199,7 @@ class Chart:
             if x - last < 7 * len(words) + 8:
                 continue
             last = x
-            anchor = "end" if x > right - 3 * len(words) else "middle"
+            anchor = "end" if x + 3.2 * len(words) > WIDTH else "middle"
             out.append(f'<path class="axis" d="M{_c(x)} {floor}v4"/>')
             out.append(f'<text x="{_c(x)}" y="{floor + 15}" text-anchor="{anchor}">{escape(words)}</text>')
         out += self.marks

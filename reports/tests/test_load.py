@@ -117,6 +117,20 @@ def test_a_parquet_file_with_other_types_is_an_input_error(tmp_path: Path) -> No
         load_run(folder)
 
 
+def test_a_parquet_file_with_a_hole_is_an_input_error(tmp_path: Path) -> None:
+    """Every row has a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = write_run(tmp_path / "run", a_history(SMALL))
+    table = pq.read_table(folder / "events.parquet")
+    holes = pa.array([None, *range(len(table) - 1)], type=pa.int64())
+    columns = [holes if name == "t_ns" else table[name] for name in table.column_names]
+    pq.write_table(pa.Table.from_arrays(columns, names=table.column_names), folder / "events.parquet")
+    with pytest.raises(InputError, match=r"column t_ns has rows without a value|a column of another type"):
+        load_run(folder)
+
+
 def test_a_job_that_is_there_twice_is_an_input_error(tmp_path: Path) -> None:
     """jobs.jsonl has one line per job number."""
     folder = write_run(tmp_path / "run", a_history(SMALL, jobs={1: {"job_id": 1}}))

@@ -20,6 +20,8 @@ NAME: Final = "capacity"
 def node_shares(attempt: Attempt, facts: ClusterFacts) -> tuple[dict[str, int], bool]:
     """CPUs per node of an attempt, and whether they are known exactly (else the least possible)."""
     nodes = nodes_of(attempt.nodes)
+    if not nodes:
+        return {}, True
     if len(attempt.node_cpus) == len(nodes):
         return dict(zip(nodes, attempt.node_cpus, strict=True)), True
     sizes = [facts.node_cpus.get(node, 0) for node in nodes]
