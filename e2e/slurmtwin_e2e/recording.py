@@ -71,12 +71,19 @@ def _notes(raw: RawRun) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (raw.folder / "driver.jsonl").read_text().splitlines()]
 
 
+def _lateness(note: dict[str, Any]) -> dict[str, Any]:
+    """How late the host ran a process that slept half a simulated second, in simulated milliseconds."""
+    names = {"median_ns": "late_median_ms", "p99_ns": "late_p99_ms", "max_ns": "late_max_ms"}
+    return {new: round(note[old] / 1_000_000, 1) for old, new in names.items() if old in note}
+
+
 def build_manifest(
     place: Place, scenario: Scenario, raw: RawRun, events: Sequence[Event], packages: dict[str, str], resolved: str
 ) -> Manifest:
     """Provenance of one run: software, factor, host, what the harness overrode, what came out."""
     notes = _notes(raw)
     zero = next(int(n["zero"]) for n in notes if n["what"] == "zero")
+    late = next((n for n in notes if n["what"] == "lateness"), {})
     why = next((json.loads(e.detail or "{}").get("why", "") for e in reversed(events) if e.kind is Kind.RUN_ENDED), "")
     return Manifest(
         world="slurm", scenario=scenario.name, scenario_sha256=sha256_text(resolved), seed=0, replication=place.repetition,
@@ -87,7 +94,7 @@ def build_manifest(
             "accelerated_by": "libfaketime" if place.factor != 1 else "",
         },
         environment=environment_block(),
-        resources={"wall_s": round(raw.wall_s, 1), "host_load": round(raw.load, 2)},
+        resources={"wall_s": round(raw.wall_s, 1), "host_load": round(raw.load, 2), **_lateness(late)},
         results={
             "run_id": place.run_id, "events": len(events), "stop_reason": why,
             "jobs_submitted": sum(e.kind is Kind.JOB_SUBMITTED for e in events),

@@ -37,7 +37,7 @@ class Driver:
         self.slurm_ids: dict[int, int] = {}
         self.ended_at: dict[int, int] = {}
         self.daemons = Daemons(plan, out, self.note)
-        self.waiters: list[threading.Thread] = []
+        self.lateness: list[int] = []
 
     def note(self, what: str, **detail: Any) -> None:
         """Write one line to driver.jsonl."""
@@ -198,6 +198,23 @@ class Driver:
             if found and int(found[1]) in by_slurm:
                 self.ended_at.setdefault(by_slurm[int(found[1])], time.time_ns())
 
+    # -- the host's own lateness: how long after its time a sleeping process runs again ---------------------------------
+
+    def watch_host(self) -> None:
+        """Sleep for half a simulated second again and again, and keep by how much each sleep was too long."""
+        step = SECOND // 2
+        while True:
+            before = time.time_ns()
+            time.sleep(step / SECOND)
+            self.lateness.append(time.time_ns() - before - step)
+
+    def note_lateness(self) -> None:
+        """Median, 99th percentile and maximum of the host's lateness over the run."""
+        late = sorted(self.lateness) or [0]
+        median, high = late[len(late) // 2], late[min(len(late) - 1, len(late) * 99 // 100)]
+        over = sum(1 for ns in late if ns > SECOND)
+        self.note("lateness", samples=len(late), median_ns=median, p99_ns=high, max_ns=late[-1], over_1s=over)
+
     # -- the run -------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
@@ -257,7 +274,9 @@ def main() -> None:
         driver.bring_up()
         driver.zero = (time.time_ns() // SECOND + plan["settle_s"]) * SECOND
         driver.note("zero", zero=driver.zero)
+        threading.Thread(target=driver.watch_host, daemon=True).start()
         driver.play()
+        driver.note_lateness()
         driver.collect()
         driver.note("finished")
     except Exception as error:
