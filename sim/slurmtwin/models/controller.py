@@ -13,6 +13,7 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.backup import BackupWatch
+from slurmtwin.models.slurmctld.dynamic_nodes import restore_dynamic
 from slurmtwin.models.slurmctld.restart import Recover, recover, report_lost
 from slurmtwin.models.slurmctld.state_store import Heartbeat
 
@@ -145,6 +146,7 @@ class Controller:
         ctld = cluster.assembly.build(cluster, self.clock, self.index)
         self.ctld = ctld
         self._emit(kind)
+        self._restore_dynamic(ctld, mode)
         recover(ctld, ctld.nodes_lifecycle, cluster.volume.saved, mode)  # type: ignore[arg-type]
         if cluster.last_ctld is not None:
             report_lost(cluster.last_ctld, ctld)
@@ -155,6 +157,13 @@ class Controller:
         if self.index and ctld.conf.controller.no_backup_scheduling:
             ctld.schedulers.stop()
         cluster.serving_changed()
+
+    def _restore_dynamic(self, ctld: Slurmctld, mode: Recover) -> None:
+        static = len(self.cluster.conf.nodes)
+        if len(ctld.nodes) > static:
+            saved = self.cluster.volume.saved
+            known = {record.conf.name for record in saved.nodes} if saved and mode is not Recover.NOTHING else set()
+            restore_dynamic(ctld, static, known)
 
     def _beat(self) -> None:
         """heartbeat_start(): only with more than one SlurmctldHost."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slurmtwin.contract.errors import InputError
@@ -66,7 +67,7 @@ def _slurmd(cluster: SlurmCluster, verb: str, target: str) -> None:
     if verb == "kill":
         slurmds.stop(nodes, crashed=True)
         return
-    actions = {
+    actions: dict[str, Callable[[int], None]] = {
         "start": slurmds.start, "stop": slurmds.stop, "kill_group": slurmds.kill_group, "freeze": slurmds.freeze,
         "thaw": slurmds.thaw,
     }  # fmt: skip

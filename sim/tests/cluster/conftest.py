@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -70,7 +70,8 @@ class RecorderAssembly:
     """slurm_cluster.Assembly around recorders."""
 
     def build(self, cluster: SlurmCluster, clock: Any, index: int) -> Slurmctld:
-        ctld = Slurmctld(clock, cluster.conf, cluster.sink, cluster.costs, RandomStreams(1), cluster.epoch_ns)
+        conf = replace(cluster.conf, nodes=tuple(cluster.node_confs))
+        ctld = Slurmctld(clock, conf, cluster.sink, cluster.costs, RandomStreams(1), cluster.epoch_ns)
         ctld.cluster, ctld.slurmds = cluster, cluster.slurmds
         ctld.store = StateStore(ctld, cluster.volume, index)
         ctld.background = BackgroundLoop(ctld)

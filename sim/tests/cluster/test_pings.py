@@ -159,3 +159,38 @@ def test_flags_of_an_odd_node_keep_it_out_of_avail(rig: Callable[..., Any]) -> N
     r.ctld.nodes_lifecycle.drain(r.node("n2"), "Epilog error")
     assert r.ctld.nodes.avail == 0b1101
     assert r.node("n2").flags & NodeFlag.DRAIN
+
+
+def test_a_health_check_finds_a_silent_node_before_the_ping(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.6 "HealthCheckProgram": sent to responding nodes each interval; a lost one sets NO_RESPOND."""
+    r = rig("22.05", HealthCheckProgram="/bin/true", HealthCheckInterval=30)
+    r.until(110)
+    r.cluster.slurmds.stop(1)
+    r.until(1000)
+    assert r.times(Kind.NODE_NOT_RESPONDING) == [pytest.approx(120 + 11.275)]
+    assert r.times(Kind.NODE_DOWN) == [pytest.approx(504.0)]  # last answer at 90: predecessor 404 is the first >= 390
+
+
+def test_a_pod_with_a_new_address_registers_but_cannot_be_reached(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "Address cache", slurm.md 12 "S3": registration clears "*", pings go to the old address."""
+    r = rig("22.05")
+    r.until(110)
+    r.cluster.slurmds.kill_group(1)
+    r.until(200)
+    r.cluster.slurmds.start(1, new_address=True)
+    r.until(201)
+    assert r.state() == "IDLE"
+    r.until(1000)
+    assert r.times(Kind.NODE_NOT_RESPONDING)[0] == pytest.approx(304 + 12.275)
+    assert len(r.times(Kind.NODE_DOWN)) == 1
+
+
+def test_no_addr_cache_keeps_a_moved_pod_in_reach(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "Address cache": CommunicationParameters=NoAddrCache."""
+    r = rig("22.05", CommunicationParameters="NoAddrCache")
+    r.until(110)
+    r.cluster.slurmds.kill_group(1)
+    r.until(200)
+    r.cluster.slurmds.start(1, new_address=True)
+    r.until(2000)
+    assert r.times(Kind.NODE_NOT_RESPONDING) == []

@@ -6,6 +6,7 @@ in place, FUTURE, without a name and in no partition.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -130,20 +131,44 @@ def delete_nodes(cluster: SlurmCluster, ctld: Slurmctld, names: str) -> str | No
     gone = 0
     for node in chosen:
         gone |= node.bit
-        del table.by_name[node.name]
-        node.base = NodeBase.FUTURE
-        node.flags = NodeFlag.NONE
-        for part in ctld.partitions.values():
-            if part.nodes & node.bit:
-                part.nodes &= ~node.bit
-                part.total_cpus -= node.conf.cpus
+        _leave_hole(ctld, node)
     if gone:
         ctld.emit(Kind.NODE_DELETED, node=cluster.hostlist(gone))
-        table.idle &= ~gone
-        table.avail &= ~gone
-        table.up &= ~gone
         _table_changed(ctld, gone)
     return None
+
+
+def _leave_hole(ctld: Slurmctld, node: Node) -> None:
+    """The record keeps its place and loses everything else."""
+    table = ctld.nodes
+    del table.by_name[node.name]
+    node.base = NodeBase.FUTURE
+    node.flags = NodeFlag.NONE
+    for part in ctld.partitions.values():
+        if part.nodes & node.bit:
+            part.nodes &= ~node.bit
+            part.total_cpus -= node.conf.cpus
+    table.idle &= ~node.bit
+    table.avail &= ~node.bit
+    table.up &= ~node.bit
+
+
+def restore_dynamic(ctld: Slurmctld, static: int, saved: Container[str]) -> None:
+    """At start: nodes beyond slurm.conf's `static` ones come back if node_state has them, else they are unknown.
+
+    slurm.md 4.7 "Restart of slurmctld".
+    """
+    first = (1 << static) - 1
+    everywhere = [part for part in ctld.partitions.values() if part.nodes & first == first]
+    for node in ctld.nodes.nodes[static:]:
+        if node.name not in saved:
+            _leave_hole(ctld, node)
+            continue
+        node.flags |= NodeFlag.DYNAMIC_NORM
+        for part in everywhere:
+            if not part.nodes & node.bit:
+                part.nodes |= node.bit
+                part.total_cpus += node.conf.cpus
 
 
 def map_future(ctld: Slurmctld, hardware: NodeConf, feature: str = "") -> Node | None:

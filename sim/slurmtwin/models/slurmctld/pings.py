@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.background import Duty
+from slurmtwin.models.slurmctld.health_check import HealthChecks
 from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
 
@@ -48,6 +49,7 @@ class Pings:
         width = max(ctld.conf.controller.tree_width, 1)
         self.window = width if ctld.conf.version == "22.05" else min(width, WINDOW_CAP)
         self.offset = 0
+        self.checks = HealthChecks(ctld, self)
         self.ghosts = 0
         """Nodes with a running batch job that they did not report: their next registration matters."""
         self._watched = 0
@@ -77,6 +79,7 @@ class Pings:
         self.started = True
         self._next_due_s = first_look_s + MIN_CHECKIN_S
         loop.register(Duty.PING, self._look)
+        self.checks.start()
         for node in ctld.nodes.nodes:
             self.review(node)
         if first_sweep:
@@ -105,12 +108,17 @@ class Pings:
         if not self._well & bit:
             return node.last_response_s
         self._catch_up()
-        best = node.last_response_s
+        best = max(node.last_response_s, self._checked_s())
         for log in (self._heard, self._pinged):
             for second, nodes in log:
                 if nodes & bit and best < second:
                     best = second
         return best
+
+    def _checked_s(self) -> int:
+        """What the last health check left in last_response of every well node."""
+        checked_s = self.checks.last_s(self.ctld.now_s())
+        return self.nodes.update_s(checked_s) if checked_s else 0
 
     def fix(self, node: Node) -> None:
         """Write down the node's last_response: from here on it may be silent."""
@@ -130,6 +138,8 @@ class Pings:
         if matters:
             self._watched |= bit
             self._arm()
+            if self.ctld.slurmds.deaf & bit and not node.flags & NodeFlag.NO_RESPOND:
+                self.checks.arm()
         else:
             self._watched &= ~bit
 
@@ -206,6 +216,8 @@ class Pings:
         for second, nodes in self._pinged:
             if second >= live_s:
                 recent |= nodes
+        if self.checks.last_s(tick_s - 1) >= live_s:
+            recent = self._well
         window = ((1 << self.window) - 1) << self.offset
         asked = self._well & (~recent | window)
         self._pinged.append((self.nodes.update_s(tick_s), asked))
@@ -281,11 +293,12 @@ class Pings:
             heads = _tree_heads(len(batch), width)
             for place, node in enumerate(batch):
                 if ctld.slurmds.deaf & node.bit:
-                    self._ask_deaf(node, place in heads, register)
+                    self.ask_deaf(node, place in heads, register)
                 else:
                     self._answered(node, register)
 
-    def _ask_deaf(self, node: Node, retried: bool, register: bool) -> None:
+    def ask_deaf(self, node: Node, retried: bool, register: bool) -> None:
+        """An RPC to a silent slurmd: it comes back within the retries, or is lost."""
         ctld = self.ctld
 
         def answered() -> None:

@@ -15,6 +15,7 @@ from slurmtwin.contract.clock import DAY, MS, SECOND
 from slurmtwin.contract.cluster import NodeConf
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.node_report import NodeReport
+from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
 from slurmtwin.models.slurmd.dialing import registration_pauses
 
@@ -53,8 +54,8 @@ class NodeDaemons:
         """No slurmd process."""
         self.frozen = 0
         """Stopped by SIGSTOP: connections are taken by the kernel, nothing answers."""
-        self.unregistered = self.deaf
-        """The slurmd has not registered since it started."""
+        self.moved = 0
+        """The slurmd answers, but at an address that slurmctld does not know (slurm.md 4.2 "Address cache")."""
         self._starting: dict[int, int] = {}
         self._hardware: dict[int, NodeConf] = {}
         self._boot_s: dict[int, int] = {}
@@ -65,17 +66,26 @@ class NodeDaemons:
         self._tries = most if conf.version == "26.05" else most + 1
         """Connects to a refusing slurmd, one a second (slurm_protocol_api.c slurm_send_addr_recv_msgs())."""
         self._reply_ns = conf.timers.message_timeout_ns
+        tcp_s = max(1, conf.timers.tcp_timeout_ns // SECOND)
+        self._unanswered_ns = (most if conf.version == "26.05" else -(-(most + 1) // tcp_s) * tcp_s) * SECOND
+        """Time-outs of connects to an address where nobody is: TCPTimeout each, counted against the tries."""
 
     # processes
 
-    def start(self, nodes: int, boot_s: int | None = None) -> None:
-        """exec slurmd: it listens and registers slurmd_start_ns later. boot_s: the host was booted then."""
+    def start(self, nodes: int, boot_s: int | None = None, new_address: bool = False) -> None:
+        """exec slurmd: it listens and registers slurmd_start_ns later.
+
+        boot_s: the host was booted then. new_address: the pod came back with another IP; slurmctld keeps the old
+        one of a static node unless it caches no addresses (slurm.md 12 "S3").
+        """
         cluster = self._cluster
         nodes &= self.dead
         for index in bits(nodes):
             self._starting[index] = self._starting.get(index, 0) + 1
             if boot_s is not None:
                 self._boot_s[index] = boot_s
+        if new_address:
+            self.moved |= self._keeps_address(nodes)
         if nodes:
             self._emit(Kind.SLURMD_STARTED, nodes)
             marks = tuple((index, self._starting[index]) for index in bits(nodes))
@@ -89,9 +99,21 @@ class NodeDaemons:
         nodes &= self.dead
         self.dead &= ~nodes
         self.frozen &= ~nodes
-        self.unregistered |= nodes
-        self._hear(nodes)
+        self._hear(nodes & ~self.moved)
         self._register(nodes)
+
+    def _keeps_address(self, nodes: int) -> int:
+        """Nodes whose new address slurmctld does not learn from a registration (validate_node_specs() per version)."""
+        cluster = self._cluster
+        if cluster.conf.controller.no_addr_cache:
+            return 0
+        learns = 0
+        ctld = cluster.ctld
+        for index in bits(nodes if ctld is not None and cluster.conf.version != "22.05" else 0):
+            assert ctld is not None
+            if ctld.nodes.nodes[index].flags & (NodeFlag.CLOUD | NodeFlag.DYNAMIC_NORM):
+                learns |= 1 << index
+        return nodes & ~learns
 
     def stop(self, nodes: int, crashed: bool = False) -> None:
         """SIGTERM (or, crashed, SIGKILL) to slurmd alone: slurmstepds and jobs live on."""
@@ -148,7 +170,6 @@ class NodeDaemons:
         """New places in the node table: no slurmd runs there yet."""
         self.dead |= nodes
         self.deaf |= nodes
-        self.unregistered |= nodes
 
     def _emit(self, kind: Kind, nodes: int) -> None:
         self._cluster.sink.emit(self._cluster.env.now_ns, kind, "slurmd", None, self._cluster.hostlist(nodes))
@@ -178,8 +199,7 @@ class NodeDaemons:
         pauses = registration_pauses(cluster.conf.version, cluster.window)
 
         def arrive(ctld: Slurmctld) -> None:
-            there = nodes & ~self.deaf
-            self.unregistered &= ~there
+            there = nodes & ~(self.dead | self.frozen)
             ctld.nodes_lifecycle.register(self.reports(there))
 
         cluster.send(arrive, pauses, first_delay_ns=cluster.costs.rpc_ns)
@@ -215,6 +235,9 @@ class NodeDaemons:
         sent_s = (self._cluster.epoch_ns + now_ns) // SECOND
         if self.frozen & node.bit:
             last_ns = fail_ns = now_ns + self._reply_ns
+        elif self.moved & node.bit & ~self.dead:
+            fail_ns = now_ns + self._unanswered_ns  # connects to the old address time out
+            last_ns = now_ns - 1
         elif retried:
             last_ns = now_ns + (self._tries - 1) * SECOND
             fail_ns = now_ns + self._tries * SECOND
