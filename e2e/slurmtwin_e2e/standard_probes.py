@@ -260,7 +260,7 @@ def preemptions() -> list[Document]:
 
 def nodes_and_daemons() -> list[Document]:
     """Probes of node states, registration, requeue and daemons (section 4)."""
-    long = [job(2, 5000, "120", ntasks=2, nodelist="n1"), job(3, 5000, "120", ntasks=2, nodelist="n2", requeue=False), job(4, 900, "60", ntasks=4, nodelist="n3")]
+    long = [job(2, 2000, "60", ntasks=2, nodelist="n1"), job(3, 2000, "60", ntasks=2, nodelist="n2", requeue=False), job(4, 900, "60", ntasks=4, nodelist="n3")]
     ghosts = [job(20, 60, "4", ntasks=4, nodelist="n1"), job(25, 60, "4", ntasks=4, nodelist="n2"), job(70, 30, "1", ntasks=4, nodelist="n1")]
     limits = [job(3 + 7.3 * i, 600, "1", ntasks=1) for i in range(8)] + [job(90, 20, "1", ntasks=1, exit_code=4), job(95, 40, "2", ntasks=1, signal="B:USR1@80")]
     admin = [job(2, 100, ntasks=2), job(3, 100, ntasks=2, hold=True), job(4, 60, ntasks=1, begin="90s"), job(5, 400, "10", ntasks=2), job(6, 50, "1", ntasks=2, deadline="80s"), job(8, 300, ntasks=4), job(9, 60, ntasks=4), job(10, 60, ntasks=1)]
@@ -293,8 +293,8 @@ def nodes_and_daemons() -> list[Document]:
         probe("min-job-age", "MinJobAge and the purge", ["4.6 MinJobAge", "0 PURGE_JOB_INTERVAL"], cluster(2, 4, MinJobAge=30), [job(2 + 11 * i, 10) for i in range(8)] + [job(240, 5)]),
         probe("licenses", "licences block a job, not its partition", ["9 Licences", "1.2 What does not close a partition"], cluster(2, 4, Licenses="matlab:2"), [job(1, 60, licenses="matlab:2"), job(3, 60, licenses="matlab:1"), job(5, 30), job(7, 60, licenses="matlab:1")]),
         probe("reservations", "reservations: named use, and no overlap in time", ["9 Reservations", "1.2 What does not close a partition"], cluster(2, 4), [job(5, 100, "2", nodes="2"), job(15, 60, "5", nodes="1"), job(20, 60, "1", ntasks=1), job(25, 40, "1", ntasks=4, reservation="res")], faults=[{"at": "2s", "kind": "reservation.create", "name": "res", "start": "120s", "duration": "180s", "nodes": "n1"}]),
-        probe("requeue-loop", "a job that is requeued again and again", ["4.6 Requeue delay", "0 Max automatic requeues"], cluster(1, 4), [job(2, 4000, "120", ntasks=1)], faults=[{"at": f"{30 + 160 * i}s", "kind": "job.requeue", "job": 1} for i in range(3)], budget={"max_time": "520s"}),
-        probe("requeue-fail-loop", "node failures requeue a job until it is held", ["0 Max automatic requeues", "4.5 batch and Requeue=1 (JobRequeue default 1)"], cluster(2, 4), [job(2, 4000, "120", ntasks=1, nodelist="n1")], faults=[f for i in range(7) for f in (fault(f"{40 + 190 * i}s", "node.update", "n1", state="DOWN", reason="t"), fault(f"{45 + 190 * i}s", "node.update", "n1", state="RESUME"))], budget={"max_time": "1500s"}),
+        probe("requeue-loop", "a job that is requeued again and again", ["4.6 Requeue delay", "0 Max automatic requeues"], cluster(1, 4), [job(2, 4000, "60", ntasks=1)], faults=[{"at": f"{30 + 160 * i}s", "kind": "job.requeue", "job": 1} for i in range(3)], budget={"max_time": "520s"}),
+        probe("requeue-fail-loop", "node failures requeue a job until it is held", ["0 Max automatic requeues", "4.5 batch and Requeue=1 (JobRequeue default 1)"], cluster(2, 4), [job(2, 4000, "60", ntasks=1, nodelist="n1")], faults=[f for i in range(7) for f in (fault(f"{40 + 190 * i}s", "node.update", "n1", state="DOWN", reason="t"), fault(f"{45 + 190 * i}s", "node.update", "n1", state="RESUME"))], budget={"max_time": "1500s"}),
         probe("power-save", "idle nodes are suspended and resumed for a job", ["9 Suspend", "9 Resume", "9 Cadence"], cluster(3, 4, SuspendTime=60, SuspendProgram="/bin/true", ResumeProgram="/bin/true", SuspendTimeout=20, ResumeTimeout=90), [job(5, 20, nodes="3"), job(250, 30, nodes="1")], faults=[fault("262s", "slurmd.stop", "n[1-3]"), fault("266s", "slurmd.start", "n[1-3]")], budget={"max_time": "700s"}),
     ]  # fmt: skip
 

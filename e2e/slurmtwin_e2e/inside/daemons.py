@@ -12,33 +12,44 @@ from collections.abc import Callable
 from typing import Any
 
 Note = Callable[..., None]
-NODE_MARK = "SLURMTWIN_NODE"
-"""Environment variable that tells which node a process belongs to: all nodes share one kernel here."""
+
+
+def _keeps_open(pid: str, path: str) -> bool:
+    """Has the process this file open?"""
+    folder = f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        try:
+            if os.readlink(f"{folder}/{name}") == path:
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def processes_of(node: str) -> list[int]:
-    """Every process of one node: its slurmd, its slurmstepds, and all that they started."""
+    """Every process of one node: its slurmd, its slurmstepds, and all that they started.
+
+    All nodes share one kernel here. A slurmstepd is a child of init and overwrites its environment with its title;
+    what tells its node is the log file, which it shares with its slurmd.
+    """
     parents: dict[int, int] = {}
-    marked: set[int] = set()
-    mark = f"{NODE_MARK}={node}".encode()
+    found: set[int] = set()
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
             stat = pathlib.Path("/proc", entry, "stat").read_text()
-            environ = pathlib.Path("/proc", entry, "environ").read_bytes().split(b"\0")
+            parents[int(entry)] = int(stat[stat.rindex(")") + 2 :].split()[1])
+            if "(slurm" in stat and _keeps_open(entry, f"/out/slurmd.{node}.log"):
+                found.add(int(entry))
         except OSError:
             continue
-        pid = int(entry)
-        parents[pid] = int(stat[stat.rindex(")") + 2 :].split()[1])
-        if mark in environ:
-            marked.add(pid)
     grown = True
     while grown:
-        more = {pid for pid, parent in parents.items() if parent in marked} - marked
-        marked |= more
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= more
         grown = bool(more)
-    return sorted(marked)
+    return sorted(found)
 
 
 class Daemons:
@@ -52,7 +63,7 @@ class Daemons:
         self.wanted_dead: set[str] = set()
         self.unexpected: list[str] = []
 
-    def _command(self, name: str) -> tuple[list[str], dict[str, str]]:
+    def _command(self, name: str) -> list[str]:
         kind, _, where = name.partition(":")
         extra = self.plan.get("daemon_options", {}).get(name, [])
         if kind == "slurmctld":
@@ -63,24 +74,21 @@ class Daemons:
                 script += [f"mkdir -p {a} && mount --bind {a} {b}" for a, b in own.items()]
                 script.append(f"exec {' '.join(command)} \"$@\"")
                 command = ["unshare", "--uts", "--mount", "sh", "-c", " && ".join(script), "sh"]
-            return command, {}
+            return command
         if kind == "slurmd":
-            return ["slurmd", "-D", "-N", where, *extra], {NODE_MARK: where}
+            return ["slurmd", "-D", "-N", where, *extra]
         if kind == "slurmdbd":
-            return ["slurmdbd", "-D", *extra], {}
+            return ["slurmdbd", "-D", *extra]
         if kind == "munged":
-            return ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground"], {}
+            return ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground"]
         raise ValueError(f"no such daemon: {name}")
 
     def start(self, name: str, options: list[str] | None = None) -> None:
         """Start a daemon in the foreground as our child."""
-        command, environment = self._command(name)
-        command = command + (options or [])
+        command = [*self._command(name), *(options or [])]
         safe = name.replace(":", ".")
         with open(self.out / f"{safe}.stderr", "ab") as log:
-            self.children[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **environment}
-            )
+            self.children[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.wanted_dead.discard(name)
         self.note("daemon.started", daemon=name, options=options or [])
 
