@@ -18,6 +18,7 @@ from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld import event_details as details
 from slurmtwin.models.slurmctld import dependencies
 from slurmtwin.models.slurmctld.job_request import limit_seconds
+from slurmtwin.models.slurmctld.partition_limits import ROOT
 from slurmtwin.models.slurmctld.states import JobState, Reason
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class AdminCommands:
                 (ctld.epoch_ns + action.start) // SECOND,
                 action.duration // SECOND,
                 nodes,
-                [u for u in action.users.split(",") if u],
+                [u for u in (action.users or ("" if action.accounts else ROOT)).split(",") if u],
                 [a for a in action.accounts.split(",") if a],
                 frozenset(f.strip().upper() for f in action.flags.split(",") if f.strip()),
             )
