@@ -21,7 +21,7 @@ from slurmtwin.models.slurmctld.pending_reason import (
     set_reason,
 )
 from slurmtwin.models.slurmctld.states import DependState, JobState, Reason
-from slurmtwin.models.slurmctld.tables import INFINITE_S
+from slurmtwin.models.slurmctld.tables import INFINITE_S, bits
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
@@ -42,7 +42,9 @@ class QueueRecord:
 
     __slots__ = ("backfill_ok", "entry", "fewest", "gone", "job", "main_ok", "part", "priority", "shortest_s")
 
-    def __init__(self, job: Job, part: Partition, priority: int, main_ok: bool, backfill_ok: bool) -> None:
+    def __init__(
+        self, job: Job, part: Partition, priority: int, main_ok: bool, backfill_ok: bool, most_cpus: int
+    ) -> None:
         self.job = job
         self.part = part
         self.priority = priority
@@ -52,7 +54,8 @@ class QueueRecord:
         """... with its minimum time limit (slurm.md 2.2 "Queue")."""
         self.gone = False
         self.entry: Entry = ()
-        self.fewest = job.nodes_min
+        self.fewest = max(job.nodes_min, -(-job.cpus_min // most_cpus))
+        """It cannot do with fewer nodes."""
         limit_s = job.limit_s if job.limit_s is not None and job.limit_s >= 0 else INFINITE_S
         most_s = part.conf.max_time_ns // SECOND if part.conf.max_time_ns >= 0 else INFINITE_S
         self.shortest_s = min(limit_s, most_s, job.time_min_s or INFINITE_S)
@@ -86,6 +89,7 @@ class PendingQueue:
         self.special = 0
         """Runnable records of jobs with a reservation: a closed partition does not stop them."""
         self._demand: list[dict[int, list[int]]] = [{} for _ in ctld.partitions]
+        self._most_cpus = self._largest_nodes()
         self._records: dict[int, list[QueueRecord]] = {}
         self._later: list[tuple[int, int, Job]] = []
         self._waiting: dict[int, Job] = {}
@@ -218,7 +222,9 @@ class PendingQueue:
             if reason is not None and backfill_reason is not None:
                 continue
             priority = job.prio_by_part[place] if job.prio_by_part else job.priority
-            record = QueueRecord(job, part, priority, reason is None, backfill_reason is None)
+            record = QueueRecord(
+                job, part, priority, reason is None, backfill_reason is None, self._most_cpus[part.index]
+            )
             record.entry = (*self.order(job, part, priority), record)
             records.append(record)
             insort(self.entries, record.entry)
@@ -267,8 +273,15 @@ class PendingQueue:
                 if not self.independent(job, now_s):
                     self.add(job, now_s)
 
+    def _largest_nodes(self) -> list[int]:
+        """Most CPUs of one node, per partition."""
+        table = self._ctld.nodes.nodes
+        parts = self._ctld.partitions.values()
+        return [max((table[i].conf.cpus for i in bits(part.nodes)), default=1) for part in parts]
+
     def _again(self, now_s: int) -> None:
         """A partition changed: every job is tested again."""
+        self._most_cpus = self._largest_nodes()
         for records in list(self._records.values()):
             if records:
                 self.add(records[0].job, now_s)

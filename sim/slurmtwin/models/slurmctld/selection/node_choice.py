@@ -47,6 +47,8 @@ class NodeChooser:
         clip = demand.num_tasks and (self._version < (23, 2) or not demand.ntasks_per_node)
         if clip and ask.max_nodes > demand.num_tasks:
             first = replace(ask, max_nodes=max(demand.num_tasks, ask.min_nodes))
+        if not _possible(ask, offers):
+            return None
         weights = weights.with_gpus(offers)
         found = self._evaluate(first, offers, weights, part, idle, busy_first, waited_s)
         if found is not None:
