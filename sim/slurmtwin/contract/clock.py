@@ -20,6 +20,8 @@ MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
+MAX_TEXT: Final = 64
+"""No text of a time is longer."""
 UNLIMITED: Final = -1
 """The value of a Slurm time limit that is UNLIMITED or INFINITE."""
 
@@ -36,7 +38,7 @@ def parse_slurm_time(text: str) -> int:
     word = text.strip()
     if word.upper() in ("UNLIMITED", "INFINITE", "-1"):
         return UNLIMITED
-    found = _SLURM.match(word)
+    found = _SLURM.match(word) if len(word) <= MAX_TEXT else None
     if not found:
         raise InputError(f"not a Slurm time: {text!r}", hint="forms: MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS")
     a, b, c = (int(found[k]) if found[k] is not None else None for k in "abc")
@@ -78,7 +80,7 @@ def parse_duration(text: str) -> int:
         total += int(part[1]) * unit
         if part[2]:
             total += int(part[2]) * unit // 10 ** len(part[2])
-    if end != len(body) or not body:
+    if end != len(body) or not body or len(word) > MAX_TEXT:
         raise InputError(f"not a duration: {text!r}", hint="write a number with a unit: 90s, 1h30m, 250ms, 2d")
     return sign * total
 

@@ -10,6 +10,9 @@ from slurmtwin.contract.errors import InputError
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 _NUMBERED = re.compile(r"(.*?)(\d+)\Z")
 MAX_HOSTS = 65_536
+MAX_DIGITS = 18
+MAX_NAME = 255
+"""Length of a host name (RFC 1035)."""
 
 
 def _split(text: str) -> list[str]:
@@ -18,6 +21,8 @@ def _split(text: str) -> list[str]:
     for i, char in enumerate(text):
         if char == "[":
             depth += 1
+            if depth > 1:
+                raise InputError(f"brackets inside brackets in node list {text!r}")
         elif char == "]":
             depth -= 1
             if depth < 0:
@@ -31,11 +36,15 @@ def _split(text: str) -> list[str]:
     return [p.strip() for p in parts if p.strip()]
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+
+
 def _numbers(text: str) -> list[str]:
     out: list[str] = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
+        if not _is_number(low) or (dash and not _is_number(high)):
             raise InputError(f"not a range in a node list: [{text}]", hint="for example n[1-4,7]")
         first, last = int(low), int(high) if dash else int(low)
         if last < first or last - first >= MAX_HOSTS:
@@ -57,6 +66,8 @@ def expand(text: str) -> list[str]:
                 raise InputError(f"node list {part!r} names more than {MAX_HOSTS} hosts")
             heads = [h + fixed + n for h in heads for n in numbers]
             end = bracket.end()
+        if len(heads[0]) + len(part) - end > MAX_NAME:
+            raise InputError(f"a name in a node list is longer than {MAX_NAME} characters: {part[:40]!r}")
         names.extend(h + part[end:] for h in heads)
     return names
 
