@@ -72,7 +72,7 @@ class _Reader:
         if not self.account.rows:
             self.account.notes.append("the file has no jobs")
 
-    def _read(self) -> Iterator[tuple[JobRequest, Where]]:
+    def _read(self) -> Iterator[tuple[JobRequest, int]]:
         for number, line in enumerate(text_lines(self.path), 1):
             text = line.strip()
             if not text or text.startswith("#"):
@@ -93,7 +93,7 @@ class _Reader:
                 continue
             if job is not None:
                 self._wall_time(job, where)
-                yield job, where
+                yield job, number
 
     def _header(self, text: str, where: Where) -> bool:
         """Whether the first line is a table's header; a table without one is the SWF-like form."""

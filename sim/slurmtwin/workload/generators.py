@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from math import exp, lgamma, log, log2
+from math import exp, log, log2
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.contract.clock import HOUR, MINUTE, SECOND
+from slurmtwin.contract.clock import DAY, HOUR, MINUTE, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.scenario import GenerateBurst, GenerateFeedback, GenerateLublin
@@ -33,14 +33,18 @@ GAMMA_LONG: Final = (312.0, 0.03)
 MIX_SLOPE: Final = -0.0054
 MIX_BASE: Final = 0.78
 """Probability of a short job: base + slope * size."""
-MODEL_MEDIAN_S: Final = 60.0
-"""Run times are scaled from about this median of the model to the one asked for."""
 DAY_SHAPE: Final = 8.1737
-DAY_SCALE: Final = 3.9631 / 2
-"""Gamma density of arrivals over the hours of a day, from DAY_START on."""
-DAY_START: Final = 5
+DAY_SCALE: Final = 1.6
+DAY_START: Final = 4
+"""Arrivals over the day: a gamma density in hours after DAY_START. The shape is the model's, scale and start are
+ours, so that the peak lies at half past three in the afternoon."""
+NIGHT: Final = 0.1
+"""Floor of the arrivals, as part of the peak."""
 WEEKEND: Final = 0.6
 LONGEST_S: Final = 5 * 86_400
+MAX_JOBS: Final = 20_000_000
+MAX_HOURS: Final = 1_000_000
+LONGEST_PAUSE: Final = 100 * 365 * DAY
 
 
 def generate(
@@ -49,12 +53,27 @@ def generate(
     """The jobs of a scenario's `generate` in submit order; `seed` is the run's, spec.seed the workload's."""
     from slurmtwin.engine.random_streams import generator
 
+    _check(spec)
     draw = generator(spec.seed, seed, f"workload.{spec.model}")
     if isinstance(spec, GenerateLublin):
         return lublin(spec, draw, first_id)
     if isinstance(spec, GenerateBurst):
         return bursts(spec, draw, first_id)
     return feedback(spec, draw, first_id)
+
+
+def _check(spec: GenerateLublin | GenerateBurst | GenerateFeedback) -> None:
+    """Bounds that keep a workload finite. Raises InputError."""
+    jobs = spec.users * spec.sessions * spec.jobs_per_session if isinstance(spec, GenerateFeedback) else spec.jobs
+    if jobs > MAX_JOBS or spec.users > MAX_JOBS:
+        raise InputError(f"generate asks for {jobs} jobs of {spec.users} users", hint=f"at most {MAX_JOBS}")
+    pause = spec.gap if isinstance(spec, GenerateBurst) else spec.think if isinstance(spec, GenerateFeedback) else 0
+    if not 0 < spec.median_run <= LONGEST_PAUSE or not 0 <= pause <= LONGEST_PAUSE:
+        raise InputError("generate needs a median run above 0, and no pause below 0 or above 100 years")
+    if isinstance(spec, GenerateLublin):
+        return
+    if not spec.cpus or min(spec.cpus) < 1 or max(spec.cpus) > MAX_JOBS:
+        raise InputError("generate.cpus lists the CPUs of jobs, each at least 1")
 
 
 def asked_limit_ns(run_s: int, factor: float) -> int:
@@ -71,9 +90,9 @@ def _day_weights() -> list[float]:
     base = [0.0] * 24
     for i in range(24):
         x = (i + 0.5) / DAY_SCALE
-        base[(DAY_START + i) % 24] = exp((DAY_SHAPE - 1) * log(x) - x - lgamma(DAY_SHAPE))
+        base[(DAY_START + i) % 24] = exp((DAY_SHAPE - 1) * log(x) - x)
     top = max(base)
-    return [0.15 + weight / top for weight in base]
+    return [NIGHT + weight / top for weight in base]
 
 
 def lublin(spec: GenerateLublin, draw: np.random.Generator, first_id: int = 1) -> Iterator[JobRequest]:
@@ -86,17 +105,23 @@ def lublin(spec: GenerateLublin, draw: np.random.Generator, first_id: int = 1) -
     runs = _lublin_runs(sizes, spec.median_run, draw)
     factors = 1.0 + draw.exponential(1.5, spec.jobs)
     span_s = float(np.dot(sizes, runs)) / (units * spec.load)
+    if span_s > MAX_HOURS * 3600:
+        raise InputError(f"generate: a load of {spec.load} stretches these jobs over {span_s / 31_557_600:.0f} years")
     submits = _arrivals_ns(spec.jobs, span_s, spec.daily_cycle, draw)
     users = _users(spec.users, spec.jobs, draw)
-    for i in range(spec.jobs):
-        size, run = int(sizes[i]), int(runs[i])
-        shape: dict[str, Any] = {"ntasks": size}
-        if spec.whole_nodes:
-            shape = {"nodes_min": size, "nodes_max": size, "ntasks": size * spec.cpus_per_node}
-        yield JobRequest(
-            job_id=first_id + i, submit_ns=int(submits[i]), run_ns=run * SECOND,
-            limit_ns=asked_limit_ns(run, float(factors[i])), user=f"user{int(users[i]) + 1}", **shape,
-        )  # fmt: skip
+
+    def requests() -> Iterator[JobRequest]:
+        for i in range(spec.jobs):
+            size, run = int(sizes[i]), int(runs[i])
+            shape: dict[str, Any] = {"ntasks": size}
+            if spec.whole_nodes:
+                shape = {"nodes_min": size, "nodes_max": size, "ntasks": size * spec.cpus_per_node}
+            yield JobRequest(
+                job_id=first_id + i, submit_ns=int(submits[i]), run_ns=run * SECOND,
+                limit_ns=asked_limit_ns(run, float(factors[i])), user=f"user{int(users[i]) + 1}", **shape,
+            )  # fmt: skip
+
+    return requests()
 
 
 def _lublin_sizes(jobs: int, largest: int, draw: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -152,7 +177,6 @@ def _users(users: int, jobs: int, draw: np.random.Generator) -> np.ndarray[Any, 
 
 def bursts(spec: GenerateBurst, draw: np.random.Generator, first_id: int = 1) -> Iterator[JobRequest]:
     """Bursts of one user each: geometric sizes, exponential gaps, jobs of a burst within a second of each other."""
-    _check_cpus(spec.cpus)
     at_ns, made = 0, 0
     while made < spec.jobs:
         user = int(draw.integers(1, spec.users + 1))
@@ -175,7 +199,6 @@ def feedback(spec: GenerateFeedback, draw: np.random.Generator, first_id: int = 
 
     Later jobs of a user carry after_job and think_ns; their submit_ns is that of the user's first job.
     """
-    _check_cpus(spec.cpus)
     starts = sorted((int(draw.exponential(float(spec.think))), user) for user in range(1, spec.users + 1))
     number = first_id
     for start_ns, user in starts:
@@ -192,8 +215,3 @@ def feedback(spec: GenerateFeedback, draw: np.random.Generator, first_id: int = 
                 )  # fmt: skip
                 before = number
                 number += 1
-
-
-def _check_cpus(cpus: list[int]) -> None:
-    if not cpus or min(cpus) < 1:
-        raise InputError("generate.cpus lists the CPUs of jobs, each at least 1")

@@ -56,7 +56,7 @@ def read_job_lines(path: Path, lenient: bool = False) -> JobStream:
     """The jobs of a JSON lines file in submit order. Raises InputError with file:line; `lenient` counts instead."""
     account = ReadAccount(str(path), "jobs")
 
-    def read() -> Iterator[tuple[JobRequest, Where]]:
+    def read() -> Iterator[tuple[JobRequest, int]]:
         numbers = JobNumbers()
         for number, line in enumerate(text_lines(path), 1):
             if not line.strip():
@@ -72,7 +72,7 @@ def read_job_lines(path: Path, lenient: bool = False) -> JobStream:
                     raise error.at(where) from error
                 account.drop(f"broken line: {error.message.split(':')[0]}", where)
                 continue
-            yield job, where
+            yield job, number
 
     return JobStream(account, lambda: in_submit_order(read(), account, lenient))
 

@@ -73,7 +73,10 @@ def resolve(scenario: Scenario, base_dir: Path | None = None, seed: int = 0) -> 
             parts.append(_apart(jobs, listed, bool(workload.generate), stream.account.path))
         if workload.generate:
             first = GENERATED_FROM if stream else max((start + count for start, count in listed), default=1)
-            parts.append(generate(workload.generate, seed, first))
+            try:
+                parts.append(generate(workload.generate, seed, first))
+            except InputError as error:
+                raise error.at(Where(f"{scenario.name}: workload.generate")) from error
         merged = parts[0] if len(parts) == 1 else heapq.merge(*parts, key=lambda job: (job.submit_ns, job.job_id))
         for job in merged:
             if stream is None:

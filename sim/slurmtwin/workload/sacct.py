@@ -118,7 +118,7 @@ class _Reader:
         if not ({"elapsed", "elapsedraw"} & set(columns) or {"start", "end"} <= set(columns)):
             raise InputError("the dump has no run times: Elapsed, ElapsedRaw or Start and End", where, hint)
         if len(set(columns)) != len(columns):
-            raise InputError("a column stands twice in the header", where)
+            raise InputError("a column stands twice in the header", where, hint)
         return columns
 
     def _first_submit(self) -> None:
@@ -136,7 +136,7 @@ class _Reader:
         self.base = earliest or 0
         self.account.notes.append(f"times count from the earliest Submit, {self.base} seconds after 1970")
 
-    def _read(self) -> Iterator[tuple[JobRequest, Where]]:
+    def _read(self) -> Iterator[tuple[JobRequest, int]]:
         held: tuple[int, Row, Where] | None = None
         for row, where in self._rows():
             self.account.rows += 1
@@ -163,7 +163,7 @@ class _Reader:
             raise error if error.where else error.at(where)
         self.account.drop(f"broken row: {error.message.split(':')[0]}", where)
 
-    def _make(self, number: int, row: Row, where: Where) -> Iterator[tuple[JobRequest, Where]]:
+    def _make(self, number: int, row: Row, where: Where) -> Iterator[tuple[JobRequest, int]]:
         try:
             if not self.numbers.take(number):
                 raise InputError(f"job {number} stands twice, with other jobs between", where, "sort by JobIDRaw")
@@ -172,7 +172,7 @@ class _Reader:
             self._broken(error, where)
             return
         if job is not None:
-            yield job, where
+            yield job, where.line
 
     def _number(self, row: Row, where: Where) -> int | None:
         """The job's number, or None for a step's row."""

@@ -21,6 +21,7 @@ from typing import Final
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.workload.trace_file import RequestFactory
 
 LIMITS_S: Final = (300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400, 172_800)
 """Time limits that people ask for, in seconds."""
@@ -52,11 +53,10 @@ class SyntheticJobs:
     def requests(self) -> Iterator[JobRequest]:
         """One request per job, numbered from 1; a processor is one task."""
         rows = zip(self.submit_s, self.size, self.run_s, self.limit_s, self.user, strict=True)
+        build = RequestFactory("job_id", "submit_ns", "run_ns", "limit_ns", "ntasks", "user")
+        names = [f"user{number}" for number in range(USERS + 1)]
         for number, (submit, size, run, limit, user) in enumerate(rows, 1):
-            yield JobRequest(
-                job_id=number, submit_ns=submit * SECOND, run_ns=run * SECOND, limit_ns=limit * SECOND, ntasks=size,
-                user=f"user{user}",
-            )  # fmt: skip
+            yield build(number, submit * SECOND, run * SECOND, limit * SECOND, size, names[user])
 
 
 def synthetic(name: str, seed: int = 1, nodes: int = NODES) -> SyntheticJobs:

@@ -9,12 +9,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
+from operator import call
 from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.errors import InputError, Where
-from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.jobs import FIELD_DEFAULTS, JobRequest
 
 FIRST_PLACES: Final = 5
 """How many places of each reason an account keeps."""
@@ -123,6 +124,25 @@ def text_lines(path: Path) -> Iterator[str]:
         raise InputError(f"cannot read: {reason}", Where(str(path))) from error
 
 
+class RequestFactory:
+    """Makes JobRequests that differ in a few fields, twice as fast as their constructor (a million rows matter).
+
+    The slots are set one by one, past the frozen class's constructor; the result is the same object.
+    """
+
+    def __init__(self, *names: str) -> None:
+        rest = [name for name in FIELD_DEFAULTS if name not in names]
+        slots = [getattr(JobRequest, name) for name in (*names, *rest)]
+        self._setters = [slot.__set__ for slot in slots]
+        self._defaults = tuple(FIELD_DEFAULTS[name] for name in rest)
+
+    def __call__(self, *values: object) -> JobRequest:
+        """The request with these values, in the order of the names; the other fields have their defaults."""
+        job = JobRequest.__new__(JobRequest)
+        deque(map(call, self._setters, repeat(job), values + self._defaults), 0)
+        return job
+
+
 class JobNumbers:
     """Which job numbers are taken, kept as runs of consecutive numbers: small for any usual trace."""
 
@@ -157,25 +177,29 @@ class JobNumbers:
 
 
 def in_submit_order(
-    jobs: Iterable[tuple[JobRequest, Where]], account: ReadAccount, lenient: bool, window: int = ORDER_WINDOW
+    jobs: Iterable[tuple[JobRequest, int]], account: ReadAccount, lenient: bool, window: int = ORDER_WINDOW
 ) -> Iterator[JobRequest]:
-    """The jobs sorted by (submit_ns, job_id), holding back at most `window` of them.
+    """The jobs (each with its line) sorted by (submit_ns, job_id), holding back at most `window` of them.
 
     A row that comes later than that is an InputError; with `lenient` it is dropped and counted.
     """
     queue: deque[JobRequest] = deque()
     rows = iter(jobs)
-    newest = (-(10**30), 0)
+    newest_ns, newest_id = -(10**30), 0
     out: JobRequest | None = None
-    for job, where in rows:
-        key = (job.submit_ns, job.job_id)
-        if key < newest:
+    room = window
+    for job, line in rows:
+        submit = job.submit_ns
+        if submit <= newest_ns and (submit < newest_ns or job.job_id < newest_id):
+            where = Where(account.path, line)
             account.notes.append(f"rows are not in submit order, the first is at {where}: sorted")
-            rows = chain([(job, where)], rows)
+            rows = chain([(job, line)], rows)
             break
-        newest = key
+        newest_ns, newest_id = submit, job.job_id
         queue.append(job)
-        if len(queue) > window:
+        if room:
+            room -= 1
+        else:
             account.jobs += 1
             out = queue.popleft()
             yield out
@@ -185,14 +209,14 @@ def in_submit_order(
         return
     held = [(job.submit_ns, job.job_id, job) for job in queue]  # sorted, so a heap
     last = (-(10**30), 0) if out is None else (out.submit_ns, out.job_id)
-    for job, where in rows:
+    for job, line in rows:
         if (job.submit_ns, job.job_id) < last:
             if not lenient:
                 raise InputError(
                     f"job {job.job_id} is submitted before jobs that stand more than {window} rows above it",
-                    where, "sort the trace by submit time",
+                    Where(account.path, line), "sort the trace by submit time",
                 )  # fmt: skip
-            account.drop("far out of submit order", where)
+            account.drop("far out of submit order", Where(account.path, line))
             continue
         heapq.heappush(held, (job.submit_ns, job.job_id, job))
         if len(held) > window:
