@@ -80,6 +80,11 @@ class History:
         return self.manifest.world
 
     @property
+    def sees_all(self) -> bool:
+        """True for the twin, which writes every fact. A real world's rows are what its logs let through."""
+        return self.world == "twin"
+
+    @property
     def scenario(self) -> str:
         """The scenario's name."""
         return self.manifest.scenario
@@ -131,6 +136,16 @@ def fault_of(row: Row) -> dict[str, Any]:
     details = row.details
     inner = details.get("fault")
     return inner if isinstance(inner, dict) else details
+
+
+def forgets(row: Row) -> bool:
+    """May slurmctld have forgotten something at this row: a crash (slurm.md 5.3), or its state is lost."""
+    return row.kind == "slurmctld.crashed" or loses_state(row)
+
+
+def loses_state(row: Row) -> bool:
+    """The saved state is gone: every job is forgotten (slurm.md 5.2 "job_state missing")."""
+    return row.kind == "fault.injected" and fault_of(row).get("kind") == "slurmctld.lose_state"
 
 
 def label(key: JobKey) -> str:

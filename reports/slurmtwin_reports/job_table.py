@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from slurmtwin.contract.jobs import parse_array
-from slurmtwin_reports.history import History, JobKey, Row, nodes_of
+from slurmtwin_reports.history import History, JobKey, Row, forgets, loses_state, nodes_of
 
 SIZE_CLASSES: Final = ((1, "1 CPU"), (8, "2-8 CPUs"), (64, "9-64 CPUs"), (512, "65-512 CPUs"))
 CLASS_NAMES: Final = ("partition", "qos", "user", "size")
@@ -87,6 +87,8 @@ class JobTable:
     default_partition: str = ""
     crash_ns: int | None = None
     """The last crash of slurmctld so far, while the rows are walked."""
+    lost_ns: int | None = None
+    """When slurmctld's saved state was lost for the last time."""
 
     def attempts(self) -> Iterator[tuple[JobKey, int, Attempt]]:
         """(job, number of the attempt, attempt) over all jobs in submit order."""
@@ -114,10 +116,22 @@ def job_table(history: History) -> JobTable:
         follow = followers.get(row.kind)
         if follow is not None and row.job_id is not None:
             follow(table, row)
-        elif row.kind == "slurmctld.crashed":
+        elif forgets(row):
             table.crash_ns = row.t_ns
+            table.lost_ns = row.t_ns if loses_state(row) else table.lost_ns
+    _close_lost(table)
     _expand_arrays(table)
     return table
+
+
+def _close_lost(table: JobTable) -> None:
+    """What ran when the saved state was lost holds nothing from then on; its record stays RUNNING."""
+    if table.lost_ns is None:
+        return
+    for record in table.records.values():
+        last = record.attempts[-1] if record.attempts else None
+        if last is not None and last.end_ns is None and last.start_ns <= table.lost_ns:
+            last.end_ns, last.state = table.lost_ns, "FORGOTTEN"
 
 
 def _record(table: JobTable, row: Row) -> JobRecord:

@@ -101,7 +101,8 @@ BUGS = {
     "a job never ends": ("no-job-lost", lambda e: without(e, first("job.ended", 1))),
     "a job is forgotten before any fault": ("no-job-lost", lambda e: with_row(e, row(5, "job.lost", 1))),
     "a script starts twice": ("no-double-run", lambda e: with_row(e, row(20, "script.started", 1, "n2"))),
-    "a script outlives its requeue": ("no-double-run", lambda e: without(e, first("script.ended", 2, 10))),
+    "a script outlives its requeue": ("no-double-run", lambda e: moved(e, first("script.ended", 2, 10), 156)),
+    "a script never ends": ("no-double-run", lambda e: without(e, first("script.ended", 2, 10))),
     "a script runs again unasked": ("no-double-run", lambda e: with_row(e, row(55, "script.started", 1, "n1"))),
     "two controllers serve": ("one-active-controller", lambda e: without(e, first("slurmctld.stopped"))),
     "a job starts twice": (
@@ -339,6 +340,101 @@ def test_a_second_run_after_a_crash_needs_no_requeue(crash: bool, outcome: Outco
     assert verdict("no-double-run", a_history([*first, *crashed, row(20, "script.started", 1, "n2")])) is outcome
     live = [first[0], *crashed, row(20, "script.started", 1, "n2")]
     assert verdict("no-double-run", a_history(live)) is Outcome.BROKEN
+
+
+def in_world(world: str, rows: Sequence[Event], **more: object) -> History:
+    return a_history(rows, world=world, **more)
+
+
+KILLED = [
+    row(0, "job.submitted", 1), row(1, "job.started", 1, "n1", value=1, unit="cpu", by="main"),
+    row(1, "script.started", 1), row(5, "job.ended", 1, state="PREEMPTED"), row(5, "job.requeued", 1, value=6 * 10**9),
+    row(9, "job.started", 1, "n1", value=1, unit="cpu", by="main"), row(9, "script.started", 1),
+    row(19, "script.ended", 1), row(20, "job.ended", 1, state="COMPLETED"), row(20, "run.ended", why="done"),
+]  # fmt: skip
+
+
+def test_a_real_script_that_was_killed_writes_no_end() -> None:
+    """One end for two starts: unseen in the slurm world, a finding in the twin, which writes every end."""
+    assert verdict("no-double-run", in_world("slurm", KILLED)) is Outcome.HOLDS
+    assert verdict("no-double-run", in_world("twin", KILLED)) is Outcome.BROKEN
+
+
+def test_two_real_scripts_that_both_end_surely_overlapped() -> None:
+    """Both ends come after the second start: the first script outlived its requeue."""
+    both = sorted([*KILLED, row(15, "script.ended", 1)], key=lambda e: e.t_ns)
+    assert verdict("no-double-run", in_world("slurm", both)) is Outcome.BROKEN
+
+
+def test_a_real_row_without_a_split_counts_the_least() -> None:
+    """4 CPUs on n[1-2] with 3 CPUs of n1 taken: an even split is too much, 1 + 3 is not; the twin means even."""
+    rows = [
+        row(0, "job.started", 1, "n1", value=3, unit="cpu", by="main"),
+        row(1, "job.started", 2, "n[1-2]", value=4, unit="cpu", by="main"), row(9, "run.ended", why="done"),
+    ]  # fmt: skip
+    assert verdict("capacity", in_world("slurm", rows)) is Outcome.HOLDS
+    assert verdict("capacity", in_world("twin", rows)) is Outcome.BROKEN
+
+
+def test_real_silence_may_have_ended_unseen() -> None:
+    """A start on a node that did not answer is a finding in the twin alone; on a DOWN node in both."""
+    silent = [row(1, "node.not_responding", node="n1"), *job_story(1, 2, 3, 5)]
+    down = [row(1, "node.down", node="n1"), *job_story(1, 2, 3, 5)]
+    assert verdict("usable-nodes", in_world("slurm", silent)) is Outcome.HOLDS
+    assert verdict("usable-nodes", in_world("twin", silent)) is Outcome.BROKEN
+    assert verdict("usable-nodes", in_world("slurm", down)) is Outcome.BROKEN
+
+
+def test_a_real_crash_takes_jobs_without_a_word() -> None:
+    """A job unseen after a crash is lost in the slurm world; the twin must say job.lost."""
+    rows = [row(0, "job.submitted", 1), row(5, "slurmctld.crashed", node="a"), row(9, "run.ended", why="done")]
+    late = [rows[1], row(6, "job.submitted", 1), rows[2]]
+    assert verdict("no-job-lost", in_world("slurm", rows)) is Outcome.HOLDS
+    assert verdict("no-job-lost", in_world("twin", rows)) is Outcome.BROKEN
+    assert verdict("no-job-lost", in_world("slurm", late)) is Outcome.BROKEN
+
+
+def test_what_ran_when_the_state_was_lost_holds_nothing() -> None:
+    """After slurmctld.lose_state the CPUs are given away again; a mere stop does not free them."""
+    def run(kind: str) -> History:
+        lost = row(5, "fault.injected", actor="fault", fault={"kind": kind})
+        starts = [row(t, "job.started", t, "n1", value=4, unit="cpu", by="main") for t in (1, 9)]
+        return a_history([starts[0], lost, starts[1], row(20, "run.ended", why="done")])
+
+    assert verdict("capacity", run("slurmctld.lose_state")) is Outcome.HOLDS
+    assert verdict("capacity", run("slurmctld.stop")) is Outcome.BROKEN
+
+
+def test_a_takeover_whose_stop_was_not_seen_is_unknown() -> None:
+    """scontrol takeover: a twin that writes no stop has two controllers, a real log may just not show it."""
+    rows = [
+        row(0, "slurmctld.started", node="a"),
+        row(10, "fault.injected", actor="fault", fault={"kind": "slurmctld.takeover"}),
+        row(13, "slurmctld.took_over", node="b"),
+    ]  # fmt: skip
+    assert verdict("one-active-controller", in_world("slurm", rows)) is Outcome.UNKNOWN
+    assert verdict("one-active-controller", in_world("twin", rows)) is Outcome.BROKEN
+
+
+def test_later_components_of_a_hetjob_are_submitted_with_the_first() -> None:
+    """Only the first component is logged at submit; an unrelated job that was never submitted is a finding."""
+    starts = [row(5, "job.started", j, "n1", value=1, unit="cpu", by="backfill") for j in (1, 2)]
+    rows = [row(0, "job.submitted", 1), *starts]
+    jobs = {1: {"job_id": 1, "het_group": 1}, 2: {"job_id": 2, "het_group": 1}}
+    assert verdict("legal-states", a_history(rows, jobs=jobs)) is Outcome.HOLDS
+    assert verdict("legal-states", a_history(rows, jobs={1: jobs[1], 2: {"job_id": 2}})) is Outcome.BROKEN
+
+
+def test_an_end_may_say_that_it_was_a_requeue() -> None:
+    """job.ended with requeued: true leads back to pending."""
+    rows = [
+        row(0, "job.submitted", 1), row(1, "job.started", 1, "n1", value=1, unit="cpu", by="main"),
+        row(5, "job.ended", 1, state="NODE_FAIL", requeued=True),
+        row(200, "job.started", 1, "n1", value=1, unit="cpu", by="main"),
+    ]  # fmt: skip
+    assert verdict("legal-states", a_history(rows)) is Outcome.HOLDS
+    rows[2] = row(5, "job.ended", 1, state="NODE_FAIL")
+    assert verdict("legal-states", a_history(rows)) is Outcome.BROKEN
 
 
 def test_an_unknown_property_name_is_refused() -> None:

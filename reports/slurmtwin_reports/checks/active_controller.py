@@ -1,7 +1,8 @@
 """One active controller: no two slurmctld serve at once (slurm.md 5.1 "Two actives").
 
 `slurmctld.started` and `took_over` begin a service, `stopped`, `crashed` and `standby` end it. A frozen process
-serves nobody until it is thawed: if a backup took over meanwhile, both are active from then on.
+serves nobody until it is thawed: if a backup took over meanwhile, both are active from then on. `scontrol
+takeover` asks the active one to stop; where that stop is not seen, nothing can be said.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ def check(history: History) -> Verdict:
     findings: list[str] = []
     active: dict[str, Row] = {}
     frozen: dict[str, Row] = {}
-    begun = 0
+    begun, asked = 0, ""
     for row in history.rows():
         host = row.node or row.actor
         if row.kind in BEGINS:
             begun += 1
-            findings += _beside(row, host, active)
+            found = _beside(row, host, active)
+            if found and asked and not history.sees_all:
+                asked = found[0]
+                active.clear()
+            else:
+                findings += found
             active[host] = row
         elif row.kind in ENDS:
             active.pop(host, None)
@@ -39,8 +45,12 @@ def check(history: History) -> Verdict:
             elif fault.get("kind") == "slurmctld.thaw" and host in frozen:
                 findings += _beside(row, host, active)
                 active[host] = frozen.pop(host)
+            elif fault.get("kind") == "slurmctld.takeover":
+                asked = asked or "takeover"
     if findings:
         return broken(NAME, findings)
+    if asked not in ("", "takeover"):
+        return unknown(NAME, f"{asked}; the stop that scontrol takeover asked for was not seen")
     return holds(NAME, f"became active: {begun}") if begun else unknown(NAME, "no controller rows")
 
 

@@ -2,7 +2,8 @@
 
 A job surely holds its CPUs from its start to its end (COMPLETING is left out: the select plugin frees CPUs
 at the end of the run), less the measurement error at both sides and less suspensions. Where the rows do not
-say how a job's CPUs spread over its nodes, the least it must hold on each is counted.
+say how a job's CPUs spread over its nodes (a real job that never got to its script), the least it must hold on
+each is counted.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 NAME: Final = "capacity"
 
 
-def node_shares(attempt: Attempt, facts: ClusterFacts) -> tuple[dict[str, int], bool]:
-    """CPUs per node of an attempt, and whether they are known exactly (else the least possible)."""
+def node_shares(attempt: Attempt, facts: ClusterFacts, even: bool = True) -> tuple[dict[str, int], bool]:
+    """CPUs per node of an attempt, and whether they are known exactly (else the least possible).
+
+    `even`: a row that does not tell the CPUs per node means equal ones, as contract.events has it.
+    """
     nodes = nodes_of(attempt.nodes)
     if not nodes:
         return {}, True
@@ -27,7 +31,7 @@ def node_shares(attempt: Attempt, facts: ClusterFacts) -> tuple[dict[str, int], 
     sizes = [facts.node_cpus.get(node, 0) for node in nodes]
     if attempt.cpus == sum(sizes):
         return dict(zip(nodes, sizes, strict=True)), True
-    if attempt.cpus % len(nodes) == 0:
+    if len(nodes) == 1 or (even and attempt.cpus % len(nodes) == 0):
         return dict.fromkeys(nodes, attempt.cpus // len(nodes)), True
     total = sum(sizes)
     return {node: max(1, attempt.cpus - (total - size)) for node, size in zip(nodes, sizes, strict=True)}, False
@@ -48,7 +52,7 @@ def check(history: History) -> Verdict:
         if not attempt.nodes:
             findings.append(f"job {key[0]} started without nodes at {at(attempt.start_ns)}")
             continue
-        shares, exact = node_shares(attempt, facts)
+        shares, exact = node_shares(attempt, facts, even=history.sees_all)
         guessed += not exact
         for node, cpus in shares.items():
             if node not in facts.node_cpus and node not in created:

@@ -2,17 +2,19 @@
 
 The machine is a table (after h11's `_state.py`). COMPLETING is a flag beside the state, as in Slurm: a requeued
 job is PENDING and COMPLETING at once, and cannot start before the flag is gone (a world that never writes
-`job.completed` does not see the flag). A slurmctld that crashed may have forgotten up to its last state save, so
-the first odd step of a job after a crash is forgiven. Rows with a time error may have happened in another order
-than the table's: a job's steps are legal if some order within their intervals is.
+`job.completed` does not see the flag). A job that is to be requeued and held is held while it still runs. A
+slurmctld that crashed may have forgotten up to its last state save, so the first odd step of a job after a crash is
+forgiven. Rows with a time error may have happened in another order than the table's: a job's steps are legal if
+some order within their intervals is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from slurmtwin_reports.history import History, JobKey, Row, at, label
+from slurmtwin_reports.history import History, JobKey, Row, at, forgets, label
 from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
 NAME: Final = "legal-states"
@@ -28,14 +30,16 @@ MACHINE: Final[dict[str, dict[str, str]]] = {
     "running": {
         "job.ended": "ended", "job.suspended": "suspended", "job.preempted": "running", "job.signaled": "running",
         "job.updated": "running", "job.shrunk": "running", "job.requeued": "pending", "job.lost": "lost",
+        "job.held": "running", "job.released": "running",
     },
     "suspended": {
         "job.resumed": "running", "job.ended": "ended", "job.preempted": "suspended", "job.signaled": "suspended",
         "job.updated": "suspended", "job.requeued": "pending", "job.lost": "lost", "job.shrunk": "suspended",
+        "job.held": "suspended", "job.released": "suspended",
     },
     "ended": {
         "job.completed": "ended", "job.requeued": "pending", "job.signaled": "ended", "job.updated": "ended",
-        "job.purged": "purged", "job.lost": "lost",
+        "job.purged": "purged", "job.lost": "lost", "job.held": "ended", "job.released": "ended",
     },
     "rejected": {}, "purged": {}, "lost": {"job.ended": "lost", "job.completed": "lost", "job.signaled": "lost"},
 }  # fmt: skip
@@ -60,6 +64,7 @@ class _Job:
 class _Walk:
     """All jobs of a run, and what was found."""
 
+    requests: Mapping[int, Mapping[str, Any]]
     jobs: dict[JobKey, _Job] = field(default_factory=dict)
     vague: dict[JobKey, list[tuple[Row, int]]] = field(default_factory=dict)
     """Jobs with uncertain times: their rows and the crashes before each, ordered at the end."""
@@ -77,13 +82,20 @@ class _Walk:
             self.step(self.job(key, crashes), key, row, crashes)
 
     def job(self, key: JobKey, crashes: int) -> _Job:
-        """The job's state; a task of an array starts from the array's own."""
+        """The job's state. A task of an array starts from the array's own, a later component of a hetjob as pending."""
         found = self.jobs.get(key)
         if found is None:
             array = self.jobs.get((key[0], -1))
             found = _Job(array.state, array.completing, crashes) if array else _Job(crashes=crashes)
+            if not array and self.is_later_component(key[0]):
+                found.state = "pending"
             self.jobs[key] = found
         return found
+
+    def is_later_component(self, number: int) -> bool:
+        """A real slurmctld logs the submit of a heterogeneous job once, for its first component."""
+        group = self.requests.get(number, {}).get("het_group")
+        return bool(group) and self.requests.get(number - 1, {}).get("het_group") == group
 
     def step(self, job: _Job, key: JobKey, row: Row, crashes: int) -> None:
         """Move the job, note what was wrong."""
@@ -98,9 +110,13 @@ class _Walk:
             job.completing = False
         elif row.kind in ("job.ended", "job.requeued") and (before in ("running", "suspended") or problem):
             job.completing = self.sees_completing
+        if row.kind == "job.ended" and '"requeued":true' in (row.detail or ""):
+            job.state = "pending"
 
     def problem(self, job: _Job, row: Row) -> str:
         """Why the machine refuses this row now; empty if it does not."""
+        if row.kind == "job.submitted" and job.state == "pending" and self.is_later_component(row.key[0]):
+            return ""
         if row.kind not in MACHINE[job.state]:
             return f"{row.kind} while {job.state}{' and completing' if job.completing else ''}"
         if row.kind == "job.started" and job.completing:
@@ -127,10 +143,10 @@ class _Walk:
 
 def check(history: History) -> Verdict:
     """Broken at a step the machine does not know in any order the times allow; unknown without job rows."""
-    walk = _Walk(sees_completing=any(row.kind == "job.completed" for row in history.rows()))
+    walk = _Walk(history.jobs, sees_completing=any(row.kind == "job.completed" for row in history.rows()))
     crashes = steps = 0
     for row in history.rows():
-        if row.kind == "slurmctld.crashed":
+        if forgets(row):
             crashes += 1
         elif row.kind.startswith("job.") and row.job_id is not None:
             steps += 1

@@ -2,14 +2,15 @@
 ends, or the run says why it did not.
 
 Why may be: the run was cut by its budget, or the job's last pending reason is one that waits for somebody
-(held, dependency, node down ...). Being forgotten by slurmctld (`job.lost`) needs a fault before it.
+(held, dependency, node down ...). Being forgotten by slurmctld (`job.lost`) needs a fault before it; a real
+slurmctld that crashed cannot say what it has forgotten.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from slurmtwin_reports.history import History, JobKey, label
+from slurmtwin_reports.history import History, JobKey, forgets, label
 from slurmtwin_reports.job_table import JobRecord, job_table
 from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
@@ -20,8 +21,10 @@ NOT_A_REASON: Final = ("", "None", "Priority", "Resources")
 
 def check(history: History) -> Verdict:
     """Broken for a job that vanished or never ended without a stated reason; unknown when the run has no end row."""
-    why, faults, lost_early = None, 0, []
+    why, faults, lost_early, crash_ns = None, 0, [], None
     for row in history.rows():
+        if forgets(row):
+            crash_ns = row.t_ns
         if row.kind == "run.ended":
             why = str(row.details.get("why", ""))
         elif row.kind == "fault.injected":
@@ -38,7 +41,8 @@ def check(history: History) -> Verdict:
     if why != "done":
         return holds(NAME, f"{len(records)} jobs; the run was ended early ({why})")
     findings = [f"job {number} never reached slurmctld" for number in _unsubmitted(history, records)]
-    findings += [text for key, record in records.items() if (text := _unexplained(key, record))]
+    forgot_ns = None if history.sees_all else crash_ns
+    findings += [text for key, record in records.items() if (text := _unexplained(key, record, forgot_ns))]
     if findings:
         return broken(NAME, findings)
     lost = sum(r.state == "LOST" for r in records.values())
@@ -50,7 +54,10 @@ def _unsubmitted(history: History, records: dict[JobKey, JobRecord]) -> list[int
     return [number for number in history.jobs if number not in seen]
 
 
-def _unexplained(key: JobKey, record: JobRecord) -> str:
+def _unexplained(key: JobKey, record: JobRecord, forgot_ns: int | None) -> str:
+    last = record.attempts[-1].start_ns if record.attempts else record.submit_ns
+    if forgot_ns is not None and last is not None and last <= forgot_ns:
+        return ""
     if record.state == "RUNNING":
         return f"job {label(key)} started and never ended"
     if record.state == "PENDING" and record.reason in NOT_A_REASON:

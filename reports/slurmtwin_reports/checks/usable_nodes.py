@@ -1,10 +1,13 @@
-"""Nobody starts on a node that is DOWN, drained, not responding, INVAL or gone (slurm.md 4.1 "Schedulable")."""
+"""Nobody starts on a node that is DOWN, drained, not responding, INVAL or gone (slurm.md 4.1 "Schedulable").
+
+Silence is judged only where all is seen: real slurmctld clears NO_RESPOND at a registration without a log line.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from slurmtwin_reports.history import History, Row, at, fault_of, label, nodes_of
+from slurmtwin_reports.history import History, Row, at, label, loses_state, nodes_of
 from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
 NAME: Final = "usable-nodes"
@@ -28,7 +31,7 @@ def check(history: History) -> Verdict:
     barred: dict[str, dict[str, int]] = {}
     starts, forgotten = 0, False
     for row in history.rows():
-        if row.kind in BARS:
+        if row.kind in BARS and (history.sees_all or row.kind != "node.not_responding"):
             for node in nodes_of(row.node or ""):
                 barred.setdefault(node, {})[BARS[row.kind]] = row.t_ns + row.t_err_ns
         elif row.kind in CLEARS:
@@ -36,7 +39,7 @@ def check(history: History) -> Verdict:
                 for word in CLEARS[row.kind]:
                     barred.get(node, {}).pop(word, None)
         elif row.kind == "fault.injected":
-            forgotten = forgotten or fault_of(row).get("kind") == "slurmctld.lose_state"
+            forgotten = forgotten or loses_state(row)
         elif row.kind in ("slurmctld.started", "slurmctld.took_over"):
             barred = _after_restart(barred, forgotten)
             forgotten = False
