@@ -86,19 +86,26 @@ class SlurmCluster:
     # life
 
     def boot(self, slurmds: int | None = None) -> None:
-        """Start everything now: database daemon, controllers in order, the slurmds (None: all that should run).
+        """Start everything now: database daemon, controllers in order, the slurmds (None: all that should run)."""
+        self.boot_controllers()
+        if slurmds is None:
+            self.boot_slurmds()
+        else:
+            self.slurmds.start(slurmds)
 
-        Nodes in the states FUTURE and CLOUD have no slurmd yet.
-        """
+    def boot_controllers(self) -> None:
+        """Start the database daemon and the controllers in order."""
         self.slurmdbd.start()
         for controller in self.controllers:
             controller.start()
-        if slurmds is None:
-            slurmds = 0
-            for index, conf in enumerate(self.node_confs):
-                if not {"FUTURE", "CLOUD"} & set(conf.state.upper().split("+")):
-                    slurmds |= 1 << index
-        self.slurmds.start(slurmds)
+
+    def boot_slurmds(self) -> None:
+        """Start every slurmd that should run: nodes in the states FUTURE and CLOUD have none yet."""
+        nodes = 0
+        for index, conf in enumerate(self.node_confs):
+            if not {"FUTURE", "CLOUD"} & set(conf.state.upper().split("+")):
+                nodes |= 1 << index
+        self.slurmds.start(nodes)
 
     def controller(self, host: str = "") -> Controller:
         """The controller of that SlurmctldHost; "": the primary. KeyError for an unknown name."""

@@ -32,7 +32,8 @@ def host_costs(entry: dict[str, Any], path: Path = HOST_COSTS_FILE) -> HostCosts
     unknown = sorted(set(entry) - set(names) - {"origin"})
     missing = sorted(set(names) - set(entry))
     if unknown or missing:
-        raise InputError(f"host costs: {(unknown or missing)[0]} is {'unknown' if unknown else 'missing'}", Where(str(path)))
+        problem = f"{unknown[0]} is unknown" if unknown else f"{missing[0]} is missing"
+        raise InputError(f"host costs: {problem}", Where(str(path)))
     values: dict[str, Any] = {}
     for short, name in names.items():
         value = entry[short]

@@ -31,6 +31,7 @@ from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 from slurmtwin.models.slurmctld.start_attempt import is_meta
 from slurmtwin.models.slurmctld.states import JobState
 from slurmtwin.models.slurmctld.tables import Job, Partition
+from slurmtwin.models.slurmd.batch_job import BatchJob
 from slurmtwin.workload.slurm_conf import cluster_conf
 from slurmtwin.worlds.calibration import load_host_costs
 from slurmtwin.worlds.start_times import StartTimes
@@ -93,8 +94,8 @@ class LedTwin:
         self._cluster = SlurmCluster(
             self.env, conf, EventSink("one-step", "twin"), costs, times.epoch_ns, _StillAssembly(RandomStreams(0))
         )
-        self.env.call_at(times.slurmctld_ns - costs.slurmctld_start_ns, lambda _: self._cluster.boot_controllers())
-        self.env.call_at(times.slurmd_ns, lambda _: self._cluster.boot_slurmds())
+        self.env.call_at(times.slurmctld_ns - costs.slurmctld_start_ns, lambda _: self._cluster.boot(slurmds=0))
+        self.env.call_at(times.slurmd_ns, lambda _: self._cluster.slurmds.start((1 << len(conf.nodes)) - 1))
         # a led job runs until the recording ends it
         self._requests = {job.job_id: replace(job, run_ns=None, cancel_ns=None) for job in jobs}
         self._submitted: set[int] = set()
@@ -136,6 +137,12 @@ class LedTwin:
             return job
         found = self._lifecycle.arrays.task_of(job, task)
         return found if found is not None else job
+
+    def free(self, nodes: int) -> None:
+        """A recorded start on these nodes proves that every epilog there was over."""
+        for job in list(self.ctld.completing.values()):
+            if job.completing_nodes & nodes:
+                self._lifecycle.ends.nodes_done(job, job.completing_nodes, by_message=True)
 
     def choose(self, by: str) -> _PickedError | None:
         """The first start the scheduler would make now; nothing is changed by asking."""
@@ -201,9 +208,16 @@ class LedTwin:
             if detail.get("requeued"):
                 self._lifecycle.requeue(job, "recorded")
             else:
-                self._lifecycle.ends.finish(job, state, exit_code=int(detail.get("exit_code") or 0))
+                if isinstance(job.work, BatchJob) and state in (JobState.COMPLETED, JobState.FAILED):
+                    job.work.kill(0)  # the script has ended: nothing is left for TERMINATE to kill
+                self._lifecycle.ends.finish(job, state, exit_code=_exit_code(detail.get("exit_code")))
         elif job.pending and detail.get("never_started"):
             self._lifecycle.end(job, JobState.CANCELLED)
+
+
+def _exit_code(value: object) -> int:
+    """0 and 1 as the twin has them, "1:0" as sacct prints it."""
+    return int(str(value or 0).partition(":")[0])
 
 
 def steps(
@@ -225,6 +239,7 @@ def steps(
         else:
             nodes = twin.ctld.nodes.bitmap(expand(row.node))
             by = detail.get("by", "main")
+            twin.free(nodes)
             if by in BY_SCHEDULER:
                 picked = twin.choose(by)
                 chosen = (picked.job.request.job_id, picked.task) if picked else None

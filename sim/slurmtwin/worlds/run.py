@@ -62,12 +62,13 @@ class Run:
 
     @property
     def jobs(self) -> pd.DataFrame:
-        """One row per run of a job (or array task): job_id, array_task, submit_ns, start_ns, end_ns, nodes, cpus, state."""
+        """One row per run of a job (or array task): who, when submitted, started, ended, where, and how it ended."""
         import pandas as pd
 
-        return pd.DataFrame(self._job_rows(), columns=_JOB_COLUMNS)
+        return pd.DataFrame(self.job_rows(), columns=_JOB_COLUMNS)
 
-    def _job_rows(self) -> list[dict[str, Any]]:
+    def job_rows(self) -> list[dict[str, Any]]:
+        """The rows of `jobs` as dictionaries."""
         import json
 
         submitted: dict[int, int] = {}

@@ -6,12 +6,12 @@ import json
 import resource
 import time as wall_clock
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.contract.cluster_facts import facts_of
 from slurmtwin.contract.clock import DAY, SECOND
+from slurmtwin.contract.cluster_facts import facts_of
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.jobs import to_dict
 from slurmtwin.contract.manifest import (
@@ -26,6 +26,7 @@ from slurmtwin.contract.scenario import JobAction, PartitionAction, ReservationA
 from slurmtwin.engine.environment import Environment, RunBudget
 from slurmtwin.engine.event_sink import EventSink, detail_text
 from slurmtwin.engine.random_streams import RandomStreams
+from slurmtwin.models import faults
 from slurmtwin.models.slurm_cluster import SlurmCluster
 from slurmtwin.models.slurmctld.assemble import Assembly
 from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from slurmtwin.contract.cluster import ClusterConf
     from slurmtwin.contract.jobs import JobRequest
     from slurmtwin.contract.scenario import Fault
+    from slurmtwin.models.slurmctld.attempt_trace import AttemptTrace
     from slurmtwin.models.slurmctld.host_costs import HostCosts
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
@@ -61,9 +63,11 @@ class TwinOptions:
     """Where events.parquet, manifest.json and the rest go."""
     keep: bool = False
     """Keep all events in memory."""
-    times: StartTimes = StartTimes()
+    times: StartTimes = field(default_factory=StartTimes)
     costs: HostCosts | None = None
     """None: calibrated medians of the version."""
+    watch: AttemptTrace | None = None
+    """Record every attempt to place one job (worlds/why.py)."""
 
 
 class TwinWorld:
@@ -80,7 +84,7 @@ class TwinWorld:
         self.env = Environment(start_ns=start_ns, tie_seed=options.tie_seed)
         self.sink = sink
         streams = RandomStreams(options.seed, options.replication)
-        self._assembly = Assembly(streams)
+        self._assembly = Assembly(streams, options.watch)
         self.cluster = SlurmCluster(self.env, conf, sink, self.costs, self._times.epoch_ns, self._assembly)
         self.feed = JobFeed(self.cluster, iter(jobs), self._times)
         self.feed.on_change = self._maybe_over
@@ -97,20 +101,17 @@ class TwinWorld:
         env.call_at(times.slurmd_ns, self._boot_slurmds)
         for place, fault in enumerate(self._scenario.faults):
             at_ns = times.fault_ns[place] if times.fault_ns else fault.at
+            faults.expect(self.cluster, fault, at_ns)
             self.cluster.expect(fault, at_ns)
             env.call_at(at_ns, self._inject, fault)
         env.call_at(max(0, env.now_ns), self._open)
         env.call_at(max(0, env.now_ns) + STALL_NS, self._stalled)
 
     def _boot_controllers(self, _argument: object) -> None:
-        self.cluster.boot(slurmds=0)
+        self.cluster.boot_controllers()
 
     def _boot_slurmds(self, _argument: object) -> None:
-        nodes = 0
-        for index, conf in enumerate(self.cluster.node_confs):
-            if not {"FUTURE", "CLOUD"} & set(conf.state.upper().split("+")):
-                nodes |= 1 << index
-        self.cluster.slurmds.start(nodes)
+        self.cluster.boot_slurmds()
 
     def _open(self, _argument: object) -> None:
         self.feed.start()
@@ -119,14 +120,14 @@ class TwinWorld:
 
     def _inject(self, fault: Fault) -> None:
         self._faults_left -= 1
-        document = json.loads(fault.model_dump_json())
+        document = {**fault.model_dump(mode="json", exclude_defaults=True), "kind": fault.kind}
         self.sink.emit(
-            self.env.now_ns, Kind.FAULT_INJECTED, "fault", None, None, None, None, detail_text(**document)
+            self.env.now_ns, Kind.FAULT_INJECTED, "fault", None, None, None, None, detail_text(fault=document)
         )
         if isinstance(fault, (JobAction, PartitionAction, ReservationAction)):
             self.cluster.request(lambda ctld: _command(ctld, fault), lambda: None, self.costs.rpc_ns)
         else:
-            self.cluster.inject(fault)
+            faults.inject(self.cluster, fault)
         self._maybe_over()
 
     # the end
@@ -154,7 +155,7 @@ class TwinWorld:
             return True
         stuck = (Reason.DEPENDENCY_NEVER, Reason.BAD_CONSTRAINTS)
         return open_count > 0 and any(
-            not job.state.finished and (job.priority != 0 and job.reason not in stuck or not job.pending)
+            not job.state.finished and ((job.priority != 0 and job.reason not in stuck) or not job.pending)
             for job in ctld.jobs.values()
         )
 
@@ -200,15 +201,16 @@ def run_scenario(
     options = options or TwinOptions()
     base = Path(base_dir)
     conf, _warnings = cluster_conf(scenario, base)
-    requests = jobs if jobs is not None else resolve(scenario, base, options.seed)
+    stream = resolve(scenario, base, options.seed) if jobs is None else None
+    requests: Iterable[JobRequest] = stream if stream is not None else jobs or ()
     folder = options.folder
     run_id = sha256_text(f"{scenario.model_dump_json(by_alias=True)}|twin|{options.seed}|{options.replication}")[:16]
     sink = EventSink(run_id, "twin", folder / "events.parquet" if folder else None, options.keep)
     began_ns, began_cpu = wall_clock.monotonic_ns(), wall_clock.process_time_ns()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    stream = _recorded(requests, folder) if folder is not None else iter(requests)
-    world = TwinWorld(scenario, conf, stream, options, sink)
+    arriving = _recorded(requests, folder) if folder is not None else iter(requests)
+    world = TwinWorld(scenario, conf, arriving, options, sink)
     budget = RunBudget(scenario.budget.max_events, scenario.budget.max_time, scenario.budget.wall_limit)
     try:
         world.start()

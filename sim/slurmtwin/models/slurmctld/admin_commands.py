@@ -15,8 +15,8 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.scenario import JobAction, PartitionAction, ReservationAction
 from slurmtwin.engine.event_sink import detail_text
-from slurmtwin.models.slurmctld import event_details as details
 from slurmtwin.models.slurmctld import dependencies
+from slurmtwin.models.slurmctld import event_details as details
 from slurmtwin.models.slurmctld.job_request import limit_seconds
 from slurmtwin.models.slurmctld.partition_limits import ROOT
 from slurmtwin.models.slurmctld.states import JobState, Reason
@@ -155,7 +155,8 @@ class AdminCommands:
         job.limit_s = before + change if sign == "+" else max(60, before - change) if sign == "-" else change
         job.limit_set = False
         if job.state is JobState.RUNNING:
-            job.end_s = job.start_s + job.limit_s + (job.pre_suspend_s and self._ctld.now_s() - job.start_s - job.pre_suspend_s)
+            lost_s = self._ctld.now_s() - job.start_s - job.pre_suspend_s if job.pre_suspend_s else 0
+            job.end_s = job.start_s + job.limit_s + lost_s
             self._lifecycle.limits.watch(job)
 
     def _set_priority(self, job: Job, value: str) -> None:

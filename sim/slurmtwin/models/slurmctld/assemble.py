@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import DaemonClock
     from slurmtwin.engine.random_streams import RandomStreams
     from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmctld.attempt_trace import AttemptTrace
 
 
 class Assembly:
     """How the controllers of one cluster are made: the same parts at every start, on what outlives them."""
 
-    def __init__(self, streams: RandomStreams) -> None:
+    loop_type: type[BackgroundLoop] = BackgroundLoop
+
+    def __init__(self, streams: RandomStreams, watch: AttemptTrace | None = None) -> None:
         self._streams = streams
+        self._watch = watch
         self._side: NodeSide | None = None
 
     def side(self, cluster: SlurmCluster) -> NodeSide:
@@ -45,10 +49,12 @@ class Assembly:
         ctld.cluster = cluster
         ctld.slurmds = cluster.slurmds
         ctld.store = StateStore(ctld, cluster.volume, index)
-        loop = BackgroundLoop(ctld)
+        loop = self.loop_type(ctld)
         ctld.background = loop
         attach_policies(ctld)
         ctld.selection = Selection(ctld)
+        if self._watch is not None:
+            self._watch.attach(ctld)
         ctld.nodes_lifecycle = NodeLifecycle(ctld)
         ctld.lifecycle = Lifecycle(ctld, loop, self.side(cluster))
         ctld.schedulers = Scheduler(ctld)
