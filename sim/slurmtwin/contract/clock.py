@@ -72,7 +72,7 @@ def parse_duration(text: str) -> int:
     if body == "0":
         return 0
     total, end = 0, 0
-    for part in _GO_PART.finditer(body):
+    for part in _GO_PART.finditer(body[: MAX_TEXT + 1]):
         if part.start() != end:
             break
         end = part.end()

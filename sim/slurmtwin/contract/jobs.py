@@ -99,13 +99,13 @@ def to_dict(job: JobRequest) -> dict[str, Any]:
     return out
 
 
-_ARRAY_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?\Z")
+_ARRAY_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?\Z")
 
 
 def parse_array(text: str) -> tuple[list[int], int]:
     """`0-9:2,20%3` -> (sorted task indices, most tasks at once or 0). Raises InputError (man sbatch --array)."""
     body, percent, most = text.strip().partition("%")
-    if percent and not most.isdigit():
+    if percent and not re.fullmatch(r"[0-9]{1,9}", most):
         raise InputError(f"not an array: {text!r}", hint="the part after % is a number")
     found: set[int] = set()
     for part in body.split(","):
