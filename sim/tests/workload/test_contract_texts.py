@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 
@@ -91,11 +92,27 @@ def test_node_lists_are_slurm_s(text: str, names: list[str]) -> None:
     assert expand(text) == names
 
 
-@pytest.mark.parametrize("text", ["n[1-", "n]1[", "n[3-1]", f"n[0-{MAX_HOSTS}]", "n[a-b]", "n[[1]]"])
+LONG = "9" * 5000
+"""More digits than int() takes."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n[1-", "n]1[", "n[3-1]", f"n[0-{MAX_HOSTS}]", "n[a-b]", "n[[1]]", "n[²]", f"n[{LONG}]", f"n{LONG}"],
+    ids=range(9),
+)
 def test_a_broken_node_list_is_refused(text: str) -> None:
     """Syntax and size."""
     with pytest.raises(InputError):
         expand(text)
+
+
+@pytest.mark.parametrize("parse", [parse_slurm_time, parse_duration, parse_slurm_mib, parse_array])
+@pytest.mark.parametrize("text", [f"{LONG}-{LONG}:1", f"{LONG}s", "1²", "--1", "1:2:3:4"])
+def test_absurd_texts_are_refused(parse: Callable[[str], object], text: str) -> None:
+    """Numbers of thousands of digits and foreign digits are an InputError, not a traceback."""
+    with pytest.raises(InputError):
+        parse(text)
 
 
 @given(st.integers(0, 10**15), st.sampled_from(["", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"]))
