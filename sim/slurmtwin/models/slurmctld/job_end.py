@@ -28,6 +28,8 @@ class JobEnd:
         self._ctld = ctld
         self._lifecycle = lifecycle
         self._side = side
+        self._by_message = ctld.conf.controller.epilog or ctld.costs.epilog_by_message
+        """slurmd answers TERMINATE at once, and reports the end later by MESSAGE_EPILOG_COMPLETE."""
 
     def batch_complete(self, work: BatchJob) -> None:
         """REQUEST_COMPLETE_BATCH_SCRIPT: the script has ended by itself (job_complete())."""
@@ -130,7 +132,7 @@ class JobEnd:
     def _epilogs(self, argument: tuple[Job, int, int, bool]) -> None:
         job, start_s, nodes, killed = argument
         if job.start_s == start_s and job.completing:
-            self.nodes_done(job, nodes, killed or self._side.costs.epilog_by_message)
+            self.nodes_done(job, nodes, killed or self._by_message)
 
     def nodes_done(self, job: Job, nodes: int, by_message: bool) -> None:
         """job_epilog_complete() of these nodes; the last one ends COMPLETING and lets the scheduler know.

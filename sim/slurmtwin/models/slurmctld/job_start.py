@@ -47,7 +47,7 @@ class JobStart:
         job.state = JobState.RUNNING
         job.reason = Reason.NONE
         job.start_s = job.last_active_s = now_s
-        job.planned_start_s = 0
+        job.planned_start_s = job.preempt_s = 0
         job.end_s = now_s + (job.limit_s if job.limit_s >= 0 else INFINITE_S)
         job.exit_code = 0
         job.started_by = by
