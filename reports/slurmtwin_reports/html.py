@@ -6,7 +6,7 @@ Every text from a file is escaped by the template engine; only our own SVG and C
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -22,6 +22,7 @@ from slurmtwin_reports.tables import percent, scenario_rows
 from slurmtwin_reports.verdict import FINDINGS, Outcome, Verdict
 
 MOST_OPEN: Final = 3
+MOST_BYTES: Final = 4_700_000
 TONES: Final = {"agree": "good", "holds": "good", "differ": "bad", "broken": "bad", "unknown": "hold"}
 METRICS: Final = (
     ("Jobs", "jobs", "n"), ("Started", "started", "n"), ("Mean wait, s", "mean_wait_s", "n"),
@@ -74,8 +75,10 @@ def render(report: Report) -> str:
     environment = Environment(loader=BaseLoader(), autoescape=True, trim_blocks=False, keep_trailing_newline=True)
     environment.filters["num"] = number
     environment.filters["pct"] = percent
-    environment.globals["tone"] = lambda word: TONES.get(str(word), "hold")
-    template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
+    environment.globals["chip"] = chip
+    page, section = (
+        environment.from_string((folder / name).read_text(encoding="utf-8")) for name in ("report.html", "section.html")
+    )
     verdicts = list(report.verdicts) or [v for s in report.sections for v in s.verdicts]
     count = len(report.sections)
     anchors = {(s.scenario, s.version): f"run-{i}" for i, s in enumerate(report.sections, 1)}
@@ -83,13 +86,36 @@ def render(report: Report) -> str:
     for row in rows:
         row["anchor"] = anchors.get((row["scenario"], row["version"]), "")
         row["fine"] = row["verdict"] not in FINDINGS
-    return template.render(
+    contexts = [_section(s, f"run-{i}", i, count) for i, s in enumerate(report.sections, 1)]
+    return page.render(
         title=report.title, lede=report.note or lede(verdicts, count), tiles=tiles(verdicts), rows=rows,
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
         known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
         figures=[{**s.conformance.row(), "scenario": s.scenario} for s in report.sections if s.conformance],
-        sections=[_section(s, f"run-{i}", i, count) for i, s in enumerate(report.sections, 1)],
+        sections=fitted(contexts, lambda context: Markup(section.render(s=context))),  # noqa: S704  # escaped there
     )  # fmt: skip
+
+
+def chip(word: object, known: object = "") -> Any:
+    """A verdict word as a coloured chip; an accepted difference says so."""
+    from markupsafe import Markup
+
+    tone = "known" if known else TONES.get(str(word), "hold")
+    return Markup('<span class="chip {}">{}{}</span>').format(tone, "known " if known else "", str(word))
+
+
+def fitted(contexts: Sequence[dict[str, Any]], draw: Callable[[dict[str, Any]], str]) -> list[str]:
+    """The sections' texts; figures go, from the last good section up, then from the last at all, until all fit."""
+    texts = [draw(context) for context in contexts]
+    size = sum(len(text) for text in texts)
+    order = sorted(range(len(contexts)), key=lambda i: (contexts[i]["verdict"] in FINDINGS, -i))
+    for place in order:
+        if size <= MOST_BYTES:
+            break
+        size -= len(texts[place])
+        texts[place] = draw({**contexts[place], "figures": [], "key": [], "gantt_key": []})
+        size += len(texts[place])
+    return texts
 
 
 def lede(verdicts: Sequence[Verdict], sections: int) -> str:

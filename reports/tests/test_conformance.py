@@ -165,6 +165,39 @@ def test_a_milestone_that_never_comes_differs() -> None:
     assert outcomes(judge([(twin, r) for r in reals]).verdicts)["milestones, presence"] is Outcome.DIFFER
 
 
+def test_a_budget_of_the_scenario_ends_both_worlds() -> None:
+    """Twin and real both ended by max_time are compared like any other."""
+    ended = lambda e: e._replace(detail='{"why":"max_time"}') if e.kind == "run.ended" else e  # noqa: E731
+    pairs = [(changed(queue_run(120), ended), changed(r, ended, "slurm")) for r in real()]
+    assert set(outcomes(judge(pairs).verdicts).values()) == {Outcome.AGREE}
+
+
+@pytest.mark.parametrize(("wait_s", "late_s", "outcome"), [
+    (2, 0.9, Outcome.AGREE), (2, 1.1, Outcome.DIFFER), (100, 4.9, Outcome.AGREE), (100, 5.1, Outcome.DIFFER),
+])  # fmt: skip
+def test_mean_waits_agree_within_five_percent_or_the_grain_of_a_second(
+    wait_s: float, late_s: float, outcome: Outcome
+) -> None:
+    """5 % of 100 s are 5 s; of 2 s they would be less than the second in which slurmctld acts."""
+    def run(extra: float, world: str) -> History:
+        return a_history(in_order(*(job_story(j, j, j + wait_s + extra, j + 900) for j in range(1, 30))), world=world)
+
+    found = judge([(run(late_s, "twin"), run(0, "slurm"))])
+    assert outcomes(found.verdicts)["mean wait, per class"] is outcome
+
+
+def test_controllers_and_node_lists_are_named_alike() -> None:
+    """Twin: one row per node and a controller called localhost; real: one row for all and no name."""
+    fault = row(10, "fault.injected", actor="fault")
+    story = job_story(1, 0, 1, 400)
+    down = [row(300, "node.down", node=n) for n in ("n1", "n2")]
+    mine = in_order(story, [fault, *down, row(310, "slurmctld.started", node="localhost")])
+    both = row(299, "node.down", node="n[1-2]")
+    theirs = in_order(story, [fault, both, down[1], row(310, "slurmctld.started")])
+    found = judge([(a_history(mine), a_history(theirs, world="slurm"))])
+    assert outcomes(found.verdicts)["milestones, presence"] is Outcome.AGREE
+
+
 @pytest.mark.parametrize(
     ("same", "total", "outcome"), [(99, 100, Outcome.AGREE), (98, 100, Outcome.DIFFER), (0, 0, Outcome.UNKNOWN)]
 )

@@ -128,6 +128,21 @@ def test_a_full_check_stays_below_5_mb(tmp_path: Path) -> None:
     assert size * 36 < 5_000_000
 
 
+def test_figures_give_way_before_the_file_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too little room good sections lose their figures, from the last on; a finding keeps its own."""
+    good = [judge_runs([queue_run(60, scenario=f"s{i}")], ["capacity"]) for i in range(4)]
+    bad = judge_runs([queue_run(60, scenario="bad")], ["capacity"])
+    bad.verdicts = [Verdict(scenario="bad", version="26.05", subject="capacity", outcome=Outcome.BROKEN, reason="r")]
+    full = render(Report("t", [good[0], bad, *good[1:]]))
+    monkeypatch.setattr("slurmtwin_reports.html.MOST_BYTES", len(full) * 2 // 3)
+    small = render(Report("t", [good[0], bad, *good[1:]]))
+    drawn = ["<svg" in part for part in small.split('<details class="run"')[1:]]
+    assert len(small) < len(full) * 4 // 5
+    assert drawn[:2] == [True, True]
+    assert not drawn[-1]
+    assert "The figures are left out" in small
+
+
 @pytest.mark.parametrize(("jobs", "aggregated"), [(MOST_JOBS, False), (MOST_JOBS + 1, True)])
 def test_the_gantt_aggregates_above_two_thousand_starts(jobs: int, aggregated: bool) -> None:
     """Single jobs up to the limit, shades of groups beyond it."""
