@@ -12,6 +12,7 @@ from slurmtwin.models.slurmctld.selection.cluster_view import ClusterView
 from slurmtwin.models.slurmctld.selection.demand import Demand, of_job, version_key
 from slurmtwin.models.slurmctld.selection.features import Constraint
 from slurmtwin.models.slurmctld.selection.node_test import NodeRules, node_req
+from slurmtwin.models.slurmctld.selection.pick import Ask
 from slurmtwin.models.slurmctld.selection.query import Profile
 from slurmtwin.models.slurmctld.states import Reason
 from slurmtwin.models.slurmctld.tables import Job, Partition
@@ -31,8 +32,24 @@ class Asked:
     constraint: Constraint | None
     profiles: dict[tuple[int, int], Profile] = field(default_factory=dict)
     """By partition index and share_res."""
-    candidates: dict[int, tuple[PartitionConf, int]] = field(default_factory=dict)
-    """By partition index: nodes whose hardware and features could serve the job at all."""
+    candidates: dict[int, tuple[PartitionConf, int, int]] = field(default_factory=dict)
+    """By partition index: (its configuration and nodes, those whose hardware and features could serve the job)."""
+    usable: dict[int, tuple[PartitionConf, int, int]] = field(default_factory=dict)
+    """The same by job_req_node_filter(), which counts memory per CPU."""
+    counts: dict[int, tuple[PartitionConf, tuple[int, int, int] | Refusal]] = field(default_factory=dict)
+    """By partition index: node counts of jobs without a QOS and without a limit on nodes."""
+    asks: dict[tuple[int, bool], tuple[tuple[int, int, int], Ask]] = field(default_factory=dict)
+    """By partition index and whole nodes: the last ask and the counts it was made of."""
+
+    def ask(self, part: int, counts: tuple[int, int, int], whole: bool) -> Ask:
+        """The ask for these counts."""
+        known = self.asks.get((part, whole))
+        if known is not None and known[0] == counts:
+            return known[1]
+        demand = self.demand
+        ask = Ask(demand, counts[0], counts[2], counts[1], demand.min_cpus, demand.required, whole)
+        self.asks[part, whole] = (counts, ask)
+        return ask
 
 
 class Requests:
@@ -109,8 +126,22 @@ class Requests:
 
     def counts(self, job: Job, part: Partition) -> tuple[int, int, int] | Refusal:
         """get_node_cnts(): (min, requested, max) nodes."""
-        demand, conf = self.of(job).demand, part.conf
-        flags = self._qos_flags.get(job.qos, frozenset())
+        asked, conf = self.of(job), part.conf
+        limit = self._ctld.limits.max_nodes(job, part)
+        plain = limit is None and not job.qos
+        if plain:
+            known = asked.counts.get(part.index)
+            if known is not None and known[0] is conf:
+                return known[1]
+        counts = self._counts(asked.demand, job.qos, conf, limit)
+        if plain:
+            asked.counts[part.index] = (conf, counts)
+        return counts
+
+    def _counts(
+        self, demand: Demand, qos: str, conf: PartitionConf, limit: tuple[int, str] | None
+    ) -> tuple[int, int, int] | Refusal:
+        flags = self._qos_flags.get(qos, frozenset())
         least = demand.min_nodes if "partitionminnodes" in flags else max(demand.min_nodes, conf.min_nodes)
         part_most = conf.max_nodes if conf.max_nodes >= 0 else _MOST_NODES
         if not demand.max_nodes:
@@ -121,7 +152,6 @@ class Requests:
             most = min(demand.max_nodes, part_most)
         if demand.required and demand.max_nodes and demand.required.bit_count() > demand.max_nodes:
             return Refusal("never", Reason.BAD_CONSTRAINTS)
-        limit = self._ctld.limits.max_nodes(job, part)
         if limit is not None:
             most = min(most, limit[0])
         most = min(most, _MOST_NODES)
@@ -135,10 +165,19 @@ class Requests:
     def candidates(self, asked: Asked, part: Partition) -> int:
         """_build_node_list(): the partition's nodes whose hardware and features could do, less --exclude."""
         known = asked.candidates.get(part.index)
-        if known is not None and known[0] is part.conf:
-            return known[1] & part.nodes
+        if known is not None and known[0] is part.conf and known[1] == part.nodes:
+            return known[2]
         nodes = self.fitting(asked, part.nodes, per_cpu=False)
-        asked.candidates[part.index] = (part.conf, nodes)
+        asked.candidates[part.index] = (part.conf, part.nodes, nodes)
+        return nodes
+
+    def usable(self, asked: Asked, part: Partition) -> int:
+        """job_req_node_filter() on all of the partition's nodes."""
+        known = asked.usable.get(part.index)
+        if known is not None and known[0] is part.conf and known[1] == part.nodes:
+            return known[2]
+        nodes = self.fitting(asked, part.nodes, per_cpu=True)
+        asked.usable[part.index] = (part.conf, part.nodes, nodes)
         return nodes
 
     def fitting(self, asked: Asked, nodes: int, *, per_cpu: bool) -> int:

@@ -85,12 +85,12 @@ def longest_run(bitmap: int) -> int:
     """The longest run, the first of equals; 0 for an empty bitmap."""
     if not bitmap:
         return 0
-    low, high = 1, bitmap.bit_count()
-    while low < high:
-        middle = (low + high + 1) >> 1
-        if erode(bitmap, middle):
-            low = middle
-        else:
-            high = middle - 1
-    window = erode(bitmap, low)
-    return ((1 << low) - 1) << ((window & -window).bit_length() - 1)
+    size, windows = 1, bitmap
+    doubled: list[tuple[int, int]] = []
+    while wider := windows & windows >> size:
+        doubled.append((size, windows))
+        size, windows = size * 2, wider
+    for more, beside in reversed(doubled):
+        if wider := windows & beside >> size:
+            size, windows = size + more, wider
+    return ((1 << size) - 1) << ((windows & -windows).bit_length() - 1)

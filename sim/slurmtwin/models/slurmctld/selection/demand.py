@@ -84,6 +84,11 @@ def of_job(job: Job, conf: ClusterConf, nodes: NodeTable) -> Demand:
     cpus_per_task = request.cpus_per_task or 1
     if request.mem_per_cpu_mib and job.mem_per_cpu and 0 < job.mem_mib < request.mem_per_cpu_mib:
         cpus_per_task *= -(-request.mem_per_cpu_mib // job.mem_mib)  # MaxMemPerCPU split the task over more CPUs
+    min_cpus, pn_min_cpus = max(job.cpus_min, 1), max(job.pn_min_cpus, cpus_per_task)
+    if num_tasks > min_cpus:
+        min_cpus = num_tasks * cpus_per_task
+    if per_node and num_tasks > 1:
+        pn_min_cpus = max(pn_min_cpus, per_node * cpus_per_task)
     required = nodes.bitmap(expand(request.nodelist)) if request.nodelist else 0
     excluded = nodes.bitmap(expand(request.exclude)) if request.exclude else 0
     if required and request.contiguous:
@@ -97,12 +102,12 @@ def of_job(job: Job, conf: ClusterConf, nodes: NodeTable) -> Demand:
         min_nodes=max(job.nodes_min, required.bit_count()),
         max_nodes=max_nodes,
         implicit_max=implicit,
-        min_cpus=max(job.cpus_min, 1),
+        min_cpus=min_cpus,
         num_tasks=num_tasks,
         tasks_set=request.ntasks is not None,
         cpus_per_task=cpus_per_task,
         ntasks_per_node=per_node,
-        pn_min_cpus=max(job.pn_min_cpus, cpus_per_task),
+        pn_min_cpus=pn_min_cpus,
         mem_mib=job.mem_mib,
         mem_per_cpu=job.mem_per_cpu and job.mem_mib > 0,
         whole_node=job.whole_node,

@@ -15,7 +15,10 @@ from slurmtwin.models.slurmctld.tables import Job
 class FutureChain:
     """Usage after the first k jobs of `jobs` are gone, for any k; nothing is computed before it is asked for."""
 
-    def __init__(self, usage: Usage, jobs: Sequence[Job], ends_s: Sequence[int], shape_nodes: Sequence[int]) -> None:
+    def __init__(
+        self, usage: Usage, jobs: Sequence[Job], ends_s: Sequence[int], shape_nodes: Sequence[int], full: int
+    ) -> None:
+        """full: nodes on which no job could get a CPU as they are used now."""
         self.jobs = jobs
         self.ends_s = ends_s
         self.nodes = [usage.held[j.slurm_id].nodes if j.slurm_id in usage.held else 0 for j in jobs]
@@ -27,6 +30,7 @@ class FutureChain:
             if state.jobs == 1:
                 solo |= members
         self._solo = solo if self._plain else 0
+        self._full = full & self._solo
         self._freed = [0]
         self._mixed: list[int] = []
         """Places of jobs that hold nodes together with others."""
@@ -49,6 +53,10 @@ class FutureChain:
         while len(freed) <= count:
             freed.append(freed[-1] | self.nodes[len(freed) - 1])
         return freed[count] & self._solo
+
+    def full(self, count: int) -> int:
+        """Nodes that surely have no room once the first `count` jobs are gone."""
+        return self._full & ~self.freed(count)
 
     def _build(self, count: int) -> Usage:
         freed = self.freed(count)

@@ -26,6 +26,17 @@ class Profile:
     ever: dict[tuple[int, int, int, int, int], bool] = field(default_factory=dict)
     """(nodes, counts, required) -> could the job run on those nodes when they are empty."""
 
+    _last: Query | None = None
+
+    def query(self, ask: Ask, weights: WeightGroups, waited_s: int) -> Query:
+        """The question; the last one is kept, as the same is asked again and again."""
+        last = self._last
+        if last is not None and last.ask is ask and last.weights is weights and last.waited_s == waited_s:
+            return last
+        self.forget()
+        self._last = made = Query(self, ask, weights, waited_s)
+        return made
+
     def forget(self) -> None:
         """Keep the memory small: states that never come back are dropped with the rest."""
         if len(self.now) > _MOST_REMEMBERED:

@@ -42,6 +42,7 @@ class ConsTres:
         self._chooser = chooser
         self._version = version_key(conf.version)
         self._gang = conf.preempt.gang
+        self._memory = conf.select.memory
         self._by_part = conf.preempt.type == "preempt/partition_prio"
         self._by_qos = conf.preempt.type == "preempt/qos"
         self._cluster_mode_off = conf.preempt.mode == "off"
@@ -75,6 +76,17 @@ class ConsTres:
             return None
         fit = node_test.can_run(rules, state, shape, free, test_only=False)
         return fit if fit is not None and fit.usable else None
+
+    def full(self, usage: Usage) -> int:
+        """Nodes on which no job can get a CPU or memory, whatever it asks; 0 where cores may be shared."""
+        if self._gang or max(self._rows_of, default=1) > 1:
+            return 0
+        out = 0
+        for state, members in usage.classes.items():
+            shape = self._shapes[state.shape]
+            if not shape.core_map & ~state.used_cores() or (self._memory and state.mem_mib >= shape.mem_mib):
+                out |= members
+        return out
 
     def could_run(self, usage: Usage, query: Query, nodes: int) -> bool:
         """SELECT_MODE_TEST_ONLY: on those nodes, if nothing were allocated."""

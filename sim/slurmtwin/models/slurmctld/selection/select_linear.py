@@ -204,7 +204,7 @@ class Linear:
         if now_only:
             return None
         jobs = sorted((j for j in self._ctld.running.values() if j.slurm_id not in leaving), key=lambda j: j.end_s)
-        chain = FutureChain(usage, jobs, [j.end_s for j in jobs], shape_nodes)
+        chain = FutureChain(usage, jobs, [j.end_s for j in jobs], shape_nodes, 0)
 
         def room(count: int) -> bool:
             fitting = self.usable(chain.after(count), query.ask.demand, nodes, most, _NO_LIMIT)

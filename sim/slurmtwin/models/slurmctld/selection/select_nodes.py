@@ -23,6 +23,7 @@ from slurmtwin.models.slurmctld.selection.run_now import RunNow, Start
 from slurmtwin.models.slurmctld.selection.select_cons_tres import ConsTres, partition_rows
 from slurmtwin.models.slurmctld.selection.select_linear import Linear, LinearQuery
 from slurmtwin.models.slurmctld.selection.tree_choice import SwitchTree
+from slurmtwin.models.slurmctld.selection.uniform import Choice, Remembered, best_fit, first_node
 from slurmtwin.models.slurmctld.selection.usage import Groups, Holding, Share, Usage
 from slurmtwin.models.slurmctld.selection.weights import WeightGroups
 from slurmtwin.models.slurmctld.selection.will_run import WillRun
@@ -69,11 +70,14 @@ class Selection:
         """When jobs with --switches were first tried."""
         self._free_key = -1
         self._free = 0
+        self._best_fit: Choice = Remembered(best_fit)
+        self._first_node: Choice = first_node
         self._make()
 
     def _make(self) -> None:
         ctld, conf = self._ctld, self._ctld.conf
         self._view = view = ClusterView(ctld)
+        self._table, self._size = ctld.nodes.nodes, len(ctld.nodes)
         self._requests = Requests(ctld, view)
         self._sharing = Sharing()
         by_qos = conf.preempt.type == "preempt/qos"
@@ -100,7 +104,7 @@ class Selection:
         self.usage_version += 1
 
     def _fresh(self) -> None:
-        if self._view.everything.bit_length() != len(self._ctld.nodes):
+        if len(self._table) != self._size:
             self.rebuild()
 
     # --- questions
@@ -113,7 +117,7 @@ class Selection:
         """job_req_node_filter(): the nodes of `avail` the job may use at all; None: --nodelist is not in them."""
         self._fresh()
         asked = self._requests.of(job)
-        nodes = self._requests.fitting(asked, avail & part.nodes, per_cpu=True)
+        nodes = avail & self._requests.usable(asked, part)
         return None if asked.demand.required & ~nodes else nodes
 
     def free_nodes(self) -> int:
@@ -122,18 +126,48 @@ class Selection:
         if self._wide:
             return self._view.everything
         if self._free_key != self.usage_version:
-            memory = self._ctld.conf.select.memory
-            free = 0
-            for state, members in self._usage.classes.items():
-                shape = self._view.shapes[state.shape]
-                if self._linear:
-                    full = bool(state.req)
-                else:
-                    full = not shape.core_map & ~state.used_cores() or (memory and state.mem_mib >= shape.mem_mib)
-                if not full:
-                    free |= members
-            self._free, self._free_key = free, self.usage_version
+            if self._linear:
+                full = 0
+                for state, members in self._usage.classes.items():
+                    full |= members if state.req else 0
+            else:
+                full = self._plugin.full(self._usage)
+            self._free, self._free_key = self._view.everything & ~full, self.usage_version
         return self._free
+
+    def uniform(self, job: Job, part: Partition) -> tuple[int, Choice] | None:
+        """(nodes needed, how they are chosen) where each node is free or full for the job; None: it is not so simple."""
+        counts = self._requests.counts(job, part)
+        asked = self._requests.of(job)
+        if isinstance(counts, Refusal) or not self._is_uniform(part, asked.demand):
+            return None
+        least, requested, most = counts
+        count = max(least, asked.demand.min_cpus)
+        if requested > count or most < count or self._requests.candidates(asked, part) != part.nodes:
+            return None
+        if self._requests.fitting(asked, part.nodes, per_cpu=True) != part.nodes:
+            return None
+        return count, self._first_node if most == 1 and self._version >= (26, 5) else self._best_fit
+
+    def guess_end(self, job: Job, now_s: int) -> int:
+        """_guess_job_end(): when a job that is past its expected end goes."""
+        return self._will_run.guess_end(job, now_s)
+
+    def _is_uniform(self, part: Partition, demand: Demand) -> bool:
+        """One-CPU nodes of one weight, no sharing, no preemption, no other choice rule; a plain request."""
+        conf = self._ctld.conf
+        odd = demand.contiguous or demand.spread or demand.switches or demand.gres or demand.constraint
+        if odd or demand.required or demand.excluded or demand.exclusive_user or demand.pn_min_cpus > 1:
+            return False
+        if self._linear or self._wide or self._version < (23, 2) or conf.switches or conf.preempt.type != "preempt/none":
+            return False
+        if conf.scheduler.time_min_as_soft_limit or conf.scheduler.pack_serial_at_end or conf.select.lln:
+            return False
+        if conf.scheduler.backfill.busy_nodes or part.conf.lln or part.conf.over_subscribe not in ("NO", "EXCLUSIVE"):
+            return False
+        table = self._ctld.nodes.nodes
+        kinds = dict.fromkeys((table[i].conf.cpus, table[i].conf.weight, table[i].conf.gres) for i in bits(part.nodes))
+        return len(kinds) == 1 and next(iter(kinds))[0] == 1
 
     def can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
         """The test at submit: on all of the partition's nodes as if they were empty."""
@@ -264,9 +298,8 @@ class Selection:
         return tuple(out)
 
     def _ask(self, asked: Asked, part: Partition, counts: tuple[int, int, int]) -> Ask:
-        demand = asked.demand
-        whole = demand.whole_node or self._linear or part.conf.over_subscribe == "EXCLUSIVE"
-        return Ask(demand, counts[0], counts[2], counts[1], demand.min_cpus, demand.required, whole)
+        whole = asked.demand.whole_node or self._linear or part.conf.over_subscribe == "EXCLUSIVE"
+        return asked.ask(part.index, counts, whole)
 
     def _attempt(self, job: Job, part: Partition, avail: int, now_s: int) -> _Try | Refusal:
         """Everything before nodes are picked; now_s 0: at submit, reservations do not count."""
@@ -300,7 +333,7 @@ class Selection:
 
     def _query(self, attempt: _Try, ask: Ask, weights: WeightGroups) -> Query:
         profile = self._requests.profile(attempt.asked, attempt.part, attempt.share)
-        return Query(profile, ask, weights, self._waited(attempt.job, ask.demand))
+        return profile.query(ask, weights, self._waited(attempt.job, ask.demand))
 
     def _linear_query(self, part: Partition, ask: Ask, share: int, waited_s: int) -> LinearQuery:
         conf = part.conf
@@ -475,7 +508,7 @@ class Selection:
         profile = self._requests.profile(asked, part, share)
         later = self._ctld.nodes.completing if self._version >= (23, 2) and start_s <= now_s else 0
         return self._will_run.test(
-            job, part, Query(profile, ask, self._view.weights(later & nodes), waited), self._usage,
+            job, part, profile.query(ask, self._view.weights(later & nodes), waited), self._usage,
             self.usage_version, nodes, now_s, start_s, until_s, now_only,
         )  # fmt: skip
 

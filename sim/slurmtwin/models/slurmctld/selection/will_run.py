@@ -38,6 +38,7 @@ class WillRun:
         self._preemption = preemption
         self._shape_nodes = shape_nodes
         self._version = version_key(ctld.conf.version)
+        self._early = self._version < (23, 2)
         self._soft = ctld.conf.scheduler.time_min_as_soft_limit and self._version >= (23, 2)
         linear_ns = ctld.conf.scheduler.backfill.window_linear_ns
         self._linear_s = linear_ns // SECOND if linear_ns > 0 else 0
@@ -50,24 +51,22 @@ class WillRun:
         start_s: int, until_s: int, now_only: bool,
     ) -> tuple[int, int] | None:  # fmt: skip
         """(expected start, nodes) or None. Arguments as parts.NodeSelection.will_run; version: of the usage."""
-        early = self._version < (23, 2)
-        if early or start_s <= now_s:
+        early, least = self._early, query.ask.min_nodes
+        present = early or start_s <= now_s
+        candidates = self._preemption.candidates(job, part, now_s) if self._preemption.enabled else []
+        chain = None if candidates else self._chain_of(usage, version, now_s)
+        if present and (chain is None or (nodes & ~chain.full(0)).bit_count() >= least):
             found = self._try(usage, query, nodes)
             if found is not None:
                 return now_s, found.chosen.nodes
-        candidates = self._preemption.candidates(job, part, now_s)
         if now_only and not candidates:
             return None
-        chain = (
-            self._chain_without(usage, candidates, nodes, now_s)
-            if candidates
-            else self._chain_of(usage, version, now_s)
-        )
-        gone = 0
-        if not early and start_s:
-            gone = bisect_right(chain.ends_s, start_s)
-        if candidates or (not early and start_s):
-            if gone or candidates or start_s > now_s:
+        if chain is None:
+            chain = self._chain_without(usage, candidates, nodes, now_s)
+        ahead = 0 if early else start_s
+        gone = bisect_right(chain.ends_s, ahead) if ahead else 0
+        if (candidates or ahead) and (gone or candidates or not present):
+            if (nodes & ~chain.full(gone)).bit_count() >= least:
                 found = self._try(chain.after(gone), query, nodes)
                 if found is not None:
                     return now_s, found.chosen.nodes
@@ -84,6 +83,9 @@ class WillRun:
     ) -> tuple[int, int] | None:
         ends, held = chain.ends_s, chain.nodes
         total = bisect_right(ends, until_s) if until_s else len(ends)
+        least = query.ask.min_nodes
+        if (nodes & ~chain.full(total)).bit_count() < least:
+            return None
         place = first
         window_s, base_s = _FIRST_WINDOW_S, 0
         while place < total:
@@ -93,7 +95,9 @@ class WillRun:
             place = stop
             if not tested:
                 continue
-            found = self._try(chain.after(place), query, nodes, self._busy_first)
+            found = None
+            if (nodes & ~chain.full(place)).bit_count() >= least:
+                found = self._try(chain.after(place), query, nodes, self._busy_first)
             if found is not None:
                 if self._version >= (26, 5):
                     while last >= first and not held[last] & found.chosen.nodes:
@@ -153,23 +157,27 @@ class WillRun:
         return now_s + (job.end_s - now_s) // 2 if end_s < now_s else end_s
 
     def _chain_of(self, usage: Usage, version: int, now_s: int) -> FutureChain:
-        key = (version, now_s if self._soft else 0)
-        if self._chain is None or key != self._chain_key or not self._ends_hold():
+        if self._chain is not None and self._chain_key == (version, now_s):
+            return self._chain
+        same = self._chain is not None and self._chain_key[0] == version and not self._soft and self._ends_hold()
+        if self._chain is None or not same:
             self._chain = self._new_chain(usage, list(self._ctld.running.values()), now_s)
-            self._chain_key = key
+        self._chain_key = (version, now_s)
         return self._chain
 
     def _ends_hold(self) -> bool:
         """End times may move without a change of usage (a new limit, grace time)."""
         assert self._chain is not None
-        return self._soft or all(j.end_s == e for j, e in zip(self._chain.jobs, self._chain.ends_s, strict=True))
+        return all(j.end_s == e for j, e in zip(self._chain.jobs, self._chain.ends_s, strict=True))
 
     def _new_chain(self, usage: Usage, jobs: list[Job], now_s: int) -> FutureChain:
         if self._soft:
             jobs.sort(key=lambda j: self._end(j, now_s))
-            return FutureChain(usage, jobs, [self._end(j, now_s) for j in jobs], self._shape_nodes)
+            return FutureChain(
+                usage, jobs, [self._end(j, now_s) for j in jobs], self._shape_nodes, self._plugin.full(usage)
+            )
         jobs.sort(key=_end_s)
-        return FutureChain(usage, jobs, [j.end_s for j in jobs], self._shape_nodes)
+        return FutureChain(usage, jobs, [j.end_s for j in jobs], self._shape_nodes, self._plugin.full(usage))
 
     def _chain_without(self, usage: Usage, candidates: list[Job], nodes: int, now_s: int) -> FutureChain:
         """Preemptable jobs are gone from the start: with their memory, unless they only get suspended."""
