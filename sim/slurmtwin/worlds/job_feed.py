@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld import event_details as details
 
@@ -32,7 +31,7 @@ class JobFeed:
         """By the job waited for (after_job)."""
         self._open: dict[int, None] = {}
         """Jobs seen in the workload that are not over."""
-        self._last_ns = 0
+        self._last_ns = cluster.env.now_ns
         self.exhausted = False
         """No request is left."""
         self.on_change: Callable[[], None] = lambda: None
@@ -53,10 +52,8 @@ class JobFeed:
             if request.after_job in self._open:
                 self._waiting.setdefault(request.after_job, []).append(request)
                 continue
-            at_ns = self._arrival_ns(request)
-            if at_ns < self._last_ns:
-                raise InputError(f"job {request.job_id} is submitted before the job in front of it in the workload")
-            self._last_ns = at_ns
+            # recorded arrivals may be a little out of order: a later request does not overtake an earlier one
+            at_ns = self._last_ns = max(self._last_ns, self._arrival_ns(request))
             self._cluster.env.call_at(at_ns, self._arrive, request)
             return
         self.exhausted = True

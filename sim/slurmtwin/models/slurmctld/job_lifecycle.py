@@ -296,6 +296,7 @@ class Lifecycle:
         """A record was loaded at start."""
         self.remember_recovered(job)
         ctld = self._ctld
+        ctld.priority.recovered(job)
         if job.completing:
             ctld.completing[job.slurm_id] = job
             self.ends.kill_again(job)

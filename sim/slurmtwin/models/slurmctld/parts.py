@@ -76,6 +76,14 @@ class NodeSelection(Protocol):
         """Bitmap of nodes on which some job could still get a CPU now; may be too large, never too small."""
         ...
 
+    def uniform(self, job: Job, part: Partition) -> tuple[int, Callable[[int, int], int]] | None:
+        """(nodes needed, (free nodes, count) -> nodes) where each node is free or full for the job; else None."""
+        ...
+
+    def guess_end(self, job: Job, now_s: int) -> int:
+        """_guess_job_end(): when a job that is past its expected end goes."""
+        ...
+
     def can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
         """The test at submit: on all of the partition's nodes, empty (SELECT_MODE_TEST_ONLY)."""
         ...
@@ -106,6 +114,10 @@ class PriorityPlugin(Protocol):
 
     def set_priority(self, job: Job) -> None:
         """At submit, requeue, release and update: job.priority and job.prio_by_part."""
+        ...
+
+    def recovered(self, job: Job) -> None:
+        """A record was loaded at start (state_store.py)."""
         ...
 
     def job_started(self, job: Job) -> None: ...

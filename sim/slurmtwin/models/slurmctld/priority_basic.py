@@ -35,6 +35,11 @@ class PriorityBasic:
         if not job.direct_prio:
             self._last = min(self._last, job.priority + job.nice)
 
+    def recovered(self, job: Job) -> None:
+        """A record was loaded at start: counting goes on below the lowest priority given out (_load_job_state())."""
+        if job.priority > 1:
+            self._last = min(self._last, job.priority)
+
     def catch_up(self) -> None:
         """No usage is kept."""
 

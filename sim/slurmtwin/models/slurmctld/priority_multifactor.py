@@ -133,6 +133,9 @@ class PriorityMultifactor:
         self._calculate(index, waiting)
         self._arm()
 
+    def recovered(self, job: Job) -> None:
+        """A record was loaded at start: its priority stays until the next calculation."""
+
     def catch_up(self) -> None:
         """Carry out the calculations that were due before now and that nobody waited for."""
         if self._keeps_usage and self._started:
