@@ -64,6 +64,8 @@ class PlainSelection:
         self.choose = choose
         self.busy = 0
         self.usage_version = 0
+        self.fast = True
+        """Let backfill use its bitmap search."""
         self.asked = 0
         """Calls of select_nodes and will_run."""
 
@@ -128,6 +130,13 @@ class PlainSelection:
 
     def free_nodes(self) -> int:
         return ((1 << len(self.ctld.nodes)) - 1) & ~self.busy
+
+    def uniform(self, job: Job, part: Partition) -> tuple[int, Callable[[int, int], int]] | None:
+        fast = self.fast and self.ctld.conf.version != "22.05"
+        return (job.nodes_min, self.choose) if fast else None
+
+    def guess_end(self, job: Job, now_s: int) -> int:
+        return max(job.end_s + self.ctld.conf.timers.kill_wait_ns // SECOND, now_s + 1)
 
     def can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
         return None

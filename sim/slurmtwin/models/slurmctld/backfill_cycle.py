@@ -10,7 +10,7 @@ Two shortcuts, neither changes who starts when: a cycle ends early once no recor
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from slurmtwin.models.slurmctld.pending_reason import set_reason
 from slurmtwin.models.slurmctld.start_attempt import attempt_start, is_meta
 from slurmtwin.models.slurmctld.states import JobState, Reason
 from slurmtwin.models.slurmctld.tables import INFINITE_S
+from slurmtwin.models.slurmctld.uniform_search import UniformSearch
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
@@ -81,6 +82,10 @@ class BackfillCycle:
         )
         self._counts = BackfillCounts(self._options)
         self._hetjobs = HetjobPlans(self)
+        self._plain = not self._options.licenses and ctld.reservations.next_change_s(self._begin_s) is None
+        self._skips = len(queue) <= self._options.max_job_test
+        self._search: UniformSearch | None = None
+        self._search_key = -1
         self._ignored = 0
         self._expected: dict[int, int] = {}
         self._rejected: tuple[int, int, str] | None = None
@@ -202,7 +207,7 @@ class BackfillCycle:
         head = is_meta(job)
         first_s = self._expected.get(job.slurm_id, 0)
         while True:
-            outcome = yield from self._test(job, part, no_reserve, first_s)
+            outcome = yield from self._test(record, no_reserve, first_s)
             if outcome == "end":
                 return False
             if outcome == "started":
@@ -268,9 +273,10 @@ class BackfillCycle:
 
     # --- the tests before the map is looked at
 
-    def _test(self, job: Job, part: Partition, no_reserve: bool, first_s: int) -> Generator[int, None, str]:
+    def _test(self, record: QueueRecord, no_reserve: bool, first_s: int) -> Generator[int, None, str]:
         """next_task: ... of the C code. Returns started, reserved, skip or end."""
         ctld, options = self._ctld, self._options
+        job, part = record.job, record.part
         if job.array_job is not None or is_meta(job):
             meta = job.array_job or job
             mark = (meta.slurm_id, part.index, job.reservation)
@@ -296,6 +302,7 @@ class BackfillCycle:
         trial.later_s = max(self.now_s(), self._blocked_until_s if self._scheduler.assoc_limit_stop else 0)
         trial.now_s = self.now_s()
         least = counts[0]
+        uniform = self._uniform(record) if self._plain else None
         while True:
             if self._out_of_time():
                 return "end"
@@ -304,7 +311,7 @@ class BackfillCycle:
                     return "end"
                 if not self._still_runnable(job) or not self._queue.independent(job, self.now_s()):
                     return "skip"
-            outcome = self._try_slot(trial, least)
+            outcome = self._try_slot(trial, least) if uniform is None else self._try_uniform(trial, *uniform)
             if outcome != "later":
                 return outcome
 
@@ -356,7 +363,7 @@ class BackfillCycle:
         if not trial.counted:
             trial.counted = True
             self.tested += 1
-        self._charge()
+            self._charge()
         until_s = 0 if self._early else trial.later_s
         found = ctld.selection.will_run(
             job, trial.part, usable, trial.now_s, 0 if self._early else start_s, until_s, trial.no_reserve
@@ -365,6 +372,78 @@ class BackfillCycle:
         if isinstance(found, Refusal):
             return self._later_or_skip(trial)
         return self._with_start(trial, max(found[0], start_s), found[1], usable)
+
+    # --- the same on bitmaps alone
+
+    def _uniform(self, record: QueueRecord) -> tuple[int, Callable[[int, int], int]] | None:
+        """Nodes needed and the choice rule, where nodes are free or full for the job and nothing else counts."""
+        job = record.job
+        if job.reservation or job.licenses or job.het_job is not None:
+            return None
+        uniform = record.uniform
+        if isinstance(uniform, bool):
+            uniform = self._ctld.selection.uniform(job, record.part)
+            if not job.qos and self._ctld.limits.max_nodes(job, record.part) is None:
+                record.uniform = uniform
+        return uniform
+
+    def _chain(self) -> UniformSearch:
+        """The search over the running jobs as they are now."""
+        ctld = self._ctld
+        if self._search is None or self._search_key != ctld.selection.usage_version:
+            self._search = UniformSearch(
+                list(ctld.running.values()), self._everything, self._options.window_linear_ns // SECOND,
+                ctld.conf.version == "24.11", ctld.selection.guess_end,
+            )  # fmt: skip
+            self._search_key = ctld.selection.usage_version
+        return self._search
+
+    def _try_uniform(self, trial: Trial, count: int, choose: Callable[[int, int], int]) -> str:
+        """_try_slot() where nodes are free or full: slots without enough nodes are passed over at once."""
+        space, search, now_s = self.space, self._chain(), trial.now_s
+        begin, end, free = space.begin, space.end, space.free
+        last, length_s = len(begin) - 1, trial.limit_s
+        everywhere = trial.part.nodes & self._ctld.nodes.up & ~self._ignored
+        start_s = max(trial.later_s, now_s) if trial.later_s <= now_s else trial.later_s
+        while True:
+            trial.start_s = start_s
+            if end[-1] < start_s:
+                self._bound_by_window()
+                return "skip"
+            end_s = start_s + length_s
+            place = bisect_right(end, start_s)
+            if start_s <= now_s and place <= last:
+                self._bound(end[place])
+            avail, later_s, hopeless = everywhere, 0, False
+            while place <= last:
+                here = avail & free[place]
+                inside = begin[place] <= end_s
+                if not later_s and place < last and everywhere & free[place + 1] & ~here:
+                    later_s = end[place]
+                    if inside and self._skips and (here & search.freed_by(later_s)).bit_count() < count:
+                        hopeless = True
+                        break
+                if not inside:
+                    if not later_s and place + 1 < last:
+                        later_s = end[place + 1]
+                    if start_s <= now_s:
+                        self._bound(begin[place] - length_s)
+                    break
+                avail = here
+                place += 1
+            trial.later_s, trial.nodes = later_s, avail
+            if not hopeless and avail.bit_count() >= count:
+                if not trial.counted:
+                    trial.counted = True
+                    self.tested += 1
+                    self._charge()
+                found = search.will_run(avail, count, choose, now_s, start_s, later_s, trial.no_reserve)
+                if found is not None:
+                    return self._with_start(trial, max(found[0], start_s), found[1], avail)
+            if not later_s or trial.no_reserve:
+                self._expect(trial.job, trial.first_s)
+                return "skip"
+            start_s = later_s
 
     def _after_reservations(self, trial: Trial) -> tuple[int, int]:
         """job_test_resv(): nodes not reserved for others in that time, and when that changes next (0: never)."""
