@@ -64,7 +64,7 @@ class SwitchTree:
             leaves = sum(1 for s in self._switches if s.level == 0 and s.nodes & found.nodes)
             if leaves <= demand.switches:
                 return found
-            if self._version < (26, 5) or request.req_nodes <= request.min_nodes:
+            if self._version < (23, 11) or request.req_nodes <= request.min_nodes:
                 return replace(found, switch_ok=False)
             request = replace(request, req_nodes=request.req_nodes - 1)
 
@@ -105,7 +105,7 @@ class SwitchTree:
                 continue
             if not ask.enough(here.bit_count(), pick.rem_nodes) or not here:
                 continue
-            if self._version >= (26, 5) and pick.rem_cpus > _cpus(offers, here):
+            if self._version >= (23, 11) and pick.rem_cpus > _cpus(offers, here):
                 continue
             weight = weights.of(weights.first(here))
             if top == -1 or (switch.level >= self._switches[top].level and weight <= top_weight):
@@ -124,7 +124,7 @@ class SwitchTree:
             count = best.bit_count()
             cpus = _cpus(offers, best)
             suffices = suffices or (cpus >= pick.rem_cpus and pick.ask.enough(count, pick.rem_nodes))
-            if self._version < (26, 5):
+            if self._version < (23, 11):
                 if suffices:
                     break
             elif count >= pick.rem_nodes and cpus >= pick.rem_cpus:
@@ -132,7 +132,7 @@ class SwitchTree:
         return (sure, best) if suffices else None
 
     def _fill(self, pick: Pick, offers: Offers, sure: int, best: int, reach: int) -> Chosen | None:
-        new = self._version >= (26, 5)
+        new = self._version >= (23, 11)
         for i in bits(sure):
             if pick.max_nodes <= 0:
                 break
@@ -163,7 +163,7 @@ class SwitchTree:
     def _add_leaves(
         self, pick: Pick, offers: Offers, here: list[int], counts: list[int], must: list[bool]
     ) -> Chosen | None:
-        new = self._version >= (26, 5)
+        new = self._version >= (23, 11)
         all_cpus = [_cpus(offers, s.nodes & union(offers)) for s in self._switches] if new else []
         far = [0] * len(here)
         for i, required in enumerate(must):
@@ -204,7 +204,7 @@ class SwitchTree:
         if best == -1:
             return i
         order, fits = self._compare(i, best, counts, all_cpus, pick)
-        nearer = far[i] < far[best] and (fits if self._version >= (26, 5) else order >= 0)
+        nearer = far[i] < far[best] and (fits if self._version >= (23, 11) else order >= 0)
         return i if nearer or (far[i] == far[best] and order > 0) else best
 
     def _compare(self, i: int, j: int, counts: list[int], all_cpus: list[int], pick: Pick) -> tuple[int, bool]:
