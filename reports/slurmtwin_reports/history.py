@@ -73,6 +73,8 @@ class History:
     jobs: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     facts: ClusterFacts | None = None
     folder: str = ""
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What was derived from the rows once, for those who ask again."""
 
     @property
     def world(self) -> str:

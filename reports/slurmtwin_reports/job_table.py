@@ -108,7 +108,10 @@ class JobTable:
 
 
 def job_table(history: History) -> JobTable:
-    """Walk the rows once and follow each job."""
+    """Walk the rows once and follow each job; the table is kept for the next who asks."""
+    known = history.memo.get("job_table")
+    if isinstance(known, JobTable):
+        return known
     table = JobTable({}, history.jobs, 0, history.facts.default_partition if history.facts else "")
     followers = _FOLLOW
     for row in history.rows():
@@ -121,6 +124,7 @@ def job_table(history: History) -> JobTable:
             table.lost_ns = row.t_ns if loses_state(row) else table.lost_ns
     _close_lost(table)
     _expand_arrays(table)
+    history.memo["job_table"] = table
     return table
 
 

@@ -354,6 +354,17 @@ KILLED = [
 ]  # fmt: skip
 
 
+def test_a_launch_under_way_at_the_crash_may_be_repeated() -> None:
+    """Started, crash, the script begins; the restarted slurmctld starts the job anew: fine if the first is over."""
+    rows = [
+        row(1, "job.started", 1, "n1", value=1, unit="cpu", by="main"), row(2, "slurmctld.crashed", node="a"),
+        row(3, "script.started", 1, "n1"), row(9, "script.ended", 1, "n1"),
+        row(20, "job.started", 1, "n1", value=1, unit="cpu", by="main"), row(21, "script.started", 1, "n1"),
+    ]  # fmt: skip
+    assert verdict("no-double-run", a_history(rows)) is Outcome.HOLDS
+    assert verdict("no-double-run", a_history([*rows, row(22, "script.started", 1, "n2")])) is Outcome.BROKEN
+
+
 def test_a_real_script_that_was_killed_writes_no_end() -> None:
     """One end for two starts: unseen in the slurm world, a finding in the twin, which writes every end."""
     assert verdict("no-double-run", in_world("slurm", KILLED)) is Outcome.HOLDS

@@ -24,7 +24,10 @@ class _Scripts:
     live: list[Row] = field(default_factory=list)
     started: int = 0
     ended: int = 0
-    may_start: bool = True
+    allowed: int = 1
+    """How many starts slurmctld had reason for: the first, and one after each requeue or crash."""
+    again: bool = False
+    """Requeued, or perhaps forgotten, since the last start of the job."""
     overlaps: list[str] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
 
@@ -35,13 +38,15 @@ def check(history: History) -> Verdict:
     for row in history.rows():
         if forgets(row):
             for scripts in jobs.values():
-                scripts.may_start = True
+                scripts.again = True
+        elif row.kind == "job.started":
+            _allow(jobs.setdefault(row.key, _Scripts()))
         elif row.kind == "script.started":
             _start(jobs.setdefault(row.key, _Scripts()), row)
         elif row.kind == "script.ended":
             _end(jobs.setdefault(row.key, _Scripts()), row.node)
         elif row.kind == "job.requeued" and row.key in jobs:
-            jobs[row.key].may_start = True
+            jobs[row.key].again = True
     unseen = 0
     findings: list[str] = []
     for scripts in jobs.values():
@@ -64,11 +69,18 @@ def _start(scripts: _Scripts, row: Row) -> None:
             scripts.overlaps.append(
                 f"job {label(row.key)} started{where} at {at(row.t_ns)} while it ran since {at(other.t_ns)}"
             )
-    if not scripts.may_start:
+    if scripts.started >= scripts.allowed:
+        _allow(scripts)
+    if scripts.started >= scripts.allowed:
         scripts.unasked.append(f"job {label(row.key)} ran again at {at(row.t_ns)} without a requeue")
-    scripts.may_start = False
     scripts.started += 1
     scripts.live.append(row)
+
+
+def _allow(scripts: _Scripts) -> None:
+    """One more start, if there was a reason for it."""
+    scripts.allowed += scripts.again
+    scripts.again = False
 
 
 def _end(scripts: _Scripts, node: str | None) -> None:
