@@ -31,6 +31,7 @@ from slurmtwin.models.slurmctld.states import JobState, Reason
 from slurmtwin.models.slurmctld.tables import INFINITE_S, Job, Partition, bits
 
 if TYPE_CHECKING:
+    from slurmtwin.contract.cluster import PartitionConf
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
 _BUSY = Refusal("busy", Reason.RESOURCES)
@@ -70,6 +71,7 @@ class Selection:
         """When jobs with --switches were first tried."""
         self._free_key = -1
         self._free = 0
+        self._uniform_parts: dict[int, tuple[PartitionConf, bool]] = {}
         self._best_fit: Choice = Remembered(best_fit)
         self._first_node: Choice = first_node
         self._make()
@@ -93,6 +95,7 @@ class Selection:
 
     def rebuild(self) -> None:
         """Recompute everything from the running jobs (restart, node table change)."""
+        self._uniform_parts.clear()
         self._make()
         for job in self._ctld.jobs.values():
             job.demand = None
@@ -155,10 +158,16 @@ class Selection:
 
     def _is_uniform(self, part: Partition, demand: Demand) -> bool:
         """One-CPU nodes of one weight, no sharing, no preemption, no other choice rule; a plain request."""
-        conf = self._ctld.conf
         odd = demand.contiguous or demand.spread or demand.switches or demand.gres or demand.constraint
         if odd or demand.required or demand.excluded or demand.exclusive_user or demand.pn_min_cpus > 1:
             return False
+        known = self._uniform_parts.get(part.index)
+        if known is None or known[0] is not part.conf:
+            known = self._uniform_parts[part.index] = (part.conf, self._has_equal_nodes(part))
+        return known[1]
+
+    def _has_equal_nodes(self, part: Partition) -> bool:
+        conf = self._ctld.conf
         if self._linear or self._wide or self._version < (23, 2) or conf.switches or conf.preempt.type != "preempt/none":
             return False
         if conf.scheduler.time_min_as_soft_limit or conf.scheduler.pack_serial_at_end or conf.select.lln:
