@@ -105,7 +105,7 @@ def gantt(table: JobTable, facts: ClusterFacts, span: tuple[float, float], descr
     height = 260 if len(names) > 24 else 120 + 6 * len(names)
     chart = Chart(Clock(*span), None, describe, height, left=8)
     if count > MOST_JOBS:
-        _shades(chart, table, index, span)
+        _shades(chart, table, facts, span)
         return chart.text()
     cpus = sum(facts.node_cpus.values())
     lanes = _Lanes(facts) if cpus <= MOST_LANES else None
@@ -156,27 +156,32 @@ class _Lanes:
         return sorted(out)
 
 
-def _shades(chart: Chart, table: JobTable, index: dict[str, int], span: tuple[float, float]) -> None:
-    """How full each group of nodes was in each slice of time, in a few shades."""
-    bins, rows = 110, min(ROWS, max(1, len(index)))
+def _shades(chart: Chart, table: JobTable, facts: ClusterFacts, span: tuple[float, float]) -> None:
+    """Which share of its CPUs each group of nodes had in use in each slice of time, in a few shades."""
+    names = list(facts.node_cpus)
+    bins, rows = 110, min(ROWS, len(names))
+    row_of = {name: i * rows // len(names) for i, name in enumerate(names)}
+    capacity = [0] * rows
+    for name, place in row_of.items():
+        capacity[place] += facts.node_cpus[name]
     begin, end = span
     width = (end - begin) / bins or 1.0
     filled = [[0.0] * bins for _ in range(rows)]
     for _, _, attempt in table.attempts():
         a = (attempt.start_ns / 1e9 - begin) / width
         b = ((attempt.end_ns if attempt.end_ns is not None else table.end_ns) / 1e9 - begin) / width
-        places = [index[n] * rows // len(index) for n in nodes_of(attempt.nodes) if n in index]
+        held: dict[int, int] = {}
+        for node, cpus in node_shares(attempt, facts)[0].items():
+            if node in row_of:
+                held[row_of[node]] = held.get(row_of[node], 0) + cpus
         for slot in range(max(0, int(a)), min(bins, int(b) + 1)):
             part = min(b, slot + 1) - max(a, slot)
-            for place in places:
-                filled[place][slot] += part
-    per_row = [0] * rows
-    for place in index.values():
-        per_row[place * rows // len(index)] += 1
+            for place, cpus in held.items():
+                filled[place][slot] += part * cpus
     for shade in range(1, SHADES + 1):
         blocks = []
         for row_number, row in enumerate(filled):
-            levels = [min(SHADES, round(SHADES * v / per_row[row_number])) for v in row]
+            levels = [min(SHADES, round(SHADES * v / capacity[row_number])) for v in row]
             slots = [i for i, level in enumerate(levels) if level == shade]
             blocks += [(begin + i * width, begin + (i + n) * width, row_number, 1) for i, n in runs(slots)]
         chart.blocks(rows, blocks, f"shade s{shade}")

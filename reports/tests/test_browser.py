@@ -139,7 +139,7 @@ FIGURES = """
 [...document.querySelectorAll('svg')].map(svg => {
   const box = svg.getBoundingClientRect();
   const marks = [...svg.querySelectorAll('.line,.block,.shade')].map(m => m.getBoundingClientRect());
-  const drawn = marks.some(m => m.width > 40 && m.height > 20);
+  const drawn = svg.checkVisibility() && marks.some(m => m.width > 40 && m.height > 20);
   return {width: box.width, height: box.height, drawn};
 })
 """
@@ -157,6 +157,17 @@ def test_the_report_opens_clean(browser: Browser, report: Path, width: int, dark
     assert len(figures) == 12
     assert all(f["drawn"] and f["width"] > 250 and f["height"] > 100 for f in figures)
     assert browser.value(OVERFLOW) <= 0
+
+
+def test_print_shows_what_is_folded_away(browser: Browser, report: Path) -> None:
+    """On paper a closed section is open, and nothing scrolls."""
+    browser.open(report, 1000)
+    browser.value("document.querySelectorAll('details').forEach(d => { d.open = false })")
+    assert not any(f["drawn"] for f in browser.value(FIGURES))
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    figures = browser.value(FIGURES)
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert all(f["drawn"] for f in figures)
 
 
 def test_wide_tables_scroll_inside_their_box(browser: Browser, report: Path) -> None:

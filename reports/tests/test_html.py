@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin_reports.figures import MOST_JOBS, ecdf, runs, thin
+from slurmtwin.contract.cluster_facts import ClusterFacts
+from slurmtwin_reports.figures import MOST_JOBS, ecdf, gantt, runs, thin
 from slurmtwin_reports.html import Report, render, write_report
+from slurmtwin_reports.job_table import job_table
 from slurmtwin_reports.judge import judge_pairs, judge_runs, make_report
 from slurmtwin_reports.metrics import mean_level
 from slurmtwin_reports.svg import Chart, Clock, Decades, Linear, Scale
@@ -126,6 +128,18 @@ def test_a_full_check_stays_below_5_mb(tmp_path: Path) -> None:
     section = judge_pairs(pairs)
     size = write_report(tmp_path / "report.html", Report("check", [section]))
     assert size * 36 < 5_000_000
+
+
+def test_shades_show_the_share_of_cpus() -> None:
+    """A node whose jobs hold half of its CPUs all the time is drawn in the middle shade, not as full."""
+    starts = [row(10 * j, "job.started", j, "n1", value=2, unit="cpu", by="main") for j in range(1, MOST_JOBS + 2)]
+    ends = [row(10 * j + 10, "job.ended", j, state="COMPLETED") for j in range(1, MOST_JOBS + 2)]
+    submits = [row(0, "job.submitted", j) for j in range(1, MOST_JOBS + 2)]
+    events = sorted([*submits, *starts, *ends], key=lambda e: e.t_ns)
+    table = job_table(a_history(events, {"n1": 4}))
+    svg = gantt(table, ClusterFacts(node_cpus={"n1": 4}), (10, 10 * MOST_JOBS), "")
+    assert 'class="shade s3"' in svg
+    assert 'class="shade s6"' not in svg
 
 
 def test_figures_give_way_before_the_file_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
