@@ -58,7 +58,7 @@ class BackgroundLoop:
     def __init__(self, ctld: Slurmctld) -> None:
         self._ctld = ctld
         self.steady = ctld.conf.version != "22.05"
-        """A look at every whole second."""
+        """A look at every whole second (loop_lag_ns after it)."""
         self._period_ns = SECOND + ctld.costs.loop_lag_ns
         self._anchor_ns = 0
         self._actions: dict[Duty, Callable[[], None]] = {}
@@ -89,10 +89,11 @@ class BackgroundLoop:
     def first_look_ns(self, not_before_s: int, after_ns: int) -> int:
         """The first look strictly after `after_ns` at which the Unix clock shows `not_before_s` or more."""
         ctld = self._ctld
-        wanted = max(ctld.at_s(not_before_s), after_ns + 1)
         if self.steady:
-            unix = ctld.epoch_ns + max(wanted, self._anchor_ns + 1)
-            return -(-unix // SECOND) * SECOND - ctld.epoch_ns
+            lag_ns = self._period_ns - SECOND
+            unix = ctld.epoch_ns + max(ctld.at_s(not_before_s), after_ns + 1 - lag_ns, self._anchor_ns + 1)
+            return -(-unix // SECOND) * SECOND - ctld.epoch_ns + lag_ns
+        wanted = max(ctld.at_s(not_before_s), after_ns + 1)
         rounds = max(1, -((self._anchor_ns - wanted) // self._period_ns))
         return self._anchor_ns + rounds * self._period_ns
 

@@ -36,7 +36,8 @@ class HostCosts:
     backfill_test_ns: int = 0
     """One job tested in backfill."""
     loop_lag_ns: int = 0
-    """What one round of 22.05's background loop takes beyond its second of sleep."""
+    """What a round of 22.05's background loop takes beyond its second of sleep; since 24.11: how late after a whole
+    second the loop looks."""
     slurmctld_start_ns: int = 0
     """exec -> serving."""
     slurmd_start_ns: int = 0

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _DETAIL_CACHE: Final = {started: detail_text(started=started) for started in range(64)}
 
+UNREAD_BATCH_SCHED_DELAY_S: Final = 3
+"""controller.c batch_sched_delay until the first pass has read SchedulerParameters."""
+
 
 def started_detail(started: int) -> str:
     """{"started": n} of a pass or cycle."""
@@ -46,6 +49,7 @@ class Scheduler:
         self._last_sched_s = 0
         self._request: Call | None = None
         self._full_requested = False
+        self._options_read = False
         self._free_at_ns = 0
         self.serving = False
 
@@ -109,8 +113,7 @@ class Scheduler:
         if full is not None and self._full_look_is_over():
             self._full_at_s = full.coming_s()
         if self._queued:
-            delay_s = self._options.batch_sched_delay_ns // SECOND
-            background.arm(Duty.SCHEDULE, self._loop_called_s() + delay_s)
+            background.arm(Duty.SCHEDULE, self._loop_called_s() + self._delay_s())
         if full is not None and self.queue.has_pending:
             background.arm(Duty.SCHEDULE, self._full_at_s)
 
@@ -121,6 +124,12 @@ class Scheduler:
         if now_s != full_s:
             return now_s > full_s
         return self._looped.has_come(self._looped.first_look_ns(full_s, ctld.at_s(full_s) - 1))
+
+    def _delay_s(self) -> int:
+        """batch_sched_delay; until the first pass has read SchedulerParameters the compiled-in 3 s (_schedule())."""
+        if not self._options_read:
+            return UNREAD_BATCH_SCHED_DELAY_S
+        return self._options.batch_sched_delay_ns // SECOND
 
     def _loop_called_s(self) -> int:
         """last_sched_time of the loop. Full passes over an empty queue are not run here, but they count."""
@@ -139,7 +148,7 @@ class Scheduler:
             self._queued = 0
             self._last_sched_s = now_s
             self._schedule(full=True)
-        elif self._queued and now_s - self._loop_called_s() >= self._options.batch_sched_delay_ns // SECOND:
+        elif self._queued and now_s - self._loop_called_s() >= self._delay_s():
             self._queued = 0
             self._last_sched_s = now_s
             self._schedule(full=False)
@@ -155,6 +164,7 @@ class Scheduler:
 
     def _run(self, _argument: object) -> None:
         full, self._full_requested = self._full_requested, False
+        self._options_read = True
         ctld, options = self._ctld, self._options
         if options.interval_ns < 0:
             return
