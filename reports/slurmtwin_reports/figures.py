@@ -12,7 +12,7 @@ from typing import Final
 
 from slurmtwin.contract.cluster_facts import ClusterFacts
 from slurmtwin_reports.checks.capacity import node_shares
-from slurmtwin_reports.conformance import Difference
+from slurmtwin_reports.difference import Difference
 from slurmtwin_reports.history import nodes_of
 from slurmtwin_reports.job_table import Attempt, JobTable
 from slurmtwin_reports.metrics import Step, busy_steps, mean_level, queue_steps

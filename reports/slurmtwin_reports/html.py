@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from slurmtwin.contract.manifest import Manifest, write_atomic
 from slurmtwin_reports import figures
-from slurmtwin_reports.conformance import Conformance
+from slurmtwin_reports.conformance import Conformance, pool
 from slurmtwin_reports.history import History
 from slurmtwin_reports.job_table import JobTable, job_table
 from slurmtwin_reports.metrics import number, summary
@@ -91,9 +91,16 @@ def render(report: Report) -> str:
         title=report.title, lede=report.note or lede(verdicts, count), tiles=tiles(verdicts), rows=rows,
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
         known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
-        figures=[{**s.conformance.row(), "scenario": s.scenario} for s in report.sections if s.conformance],
+        figures=_conformance_rows(report.sections),
         sections=fitted(contexts, lambda context: Markup(section.render(s=context))),  # noqa: S704  # escaped there
     )  # fmt: skip
+
+
+def _conformance_rows(sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """The pooled rows, one per version, then one per scenario; a pool of one scenario would only repeat it."""
+    found = [(s.scenario, s.conformance) for s in sections if s.conformance]
+    pooled = [p for p in pool([c for _, c in found]) if sum(c.version == p.version for _, c in found) > 1]
+    return [{**p.row(), "pooled": True} for p in pooled] + [{**c.row(), "scenario": name} for name, c in found]
 
 
 def chip(word: object, known: object = "") -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
-from slurmtwin_reports.conformance import judge, judge_one_step
+from slurmtwin_reports.conformance import Conformance, judge, judge_one_step, pool
 from slurmtwin_reports.history import History, history_of
 from slurmtwin_reports.testing import a_history, in_order, job_story, queue_run, row
 from slurmtwin_reports.verdict import Outcome, Verdict
@@ -142,6 +142,23 @@ def test_one_repetition_is_judged_by_the_absolute_bar() -> None:
     found = judge([(queue_run(120), real(repetitions=1)[0])])
     assert set(outcomes(found.verdicts).values()) == {Outcome.AGREE}
     assert "real against real" not in found.verdicts[0].reason
+
+
+def test_versions_are_pooled_over_their_congested_scenarios() -> None:
+    """Two congested scenarios give one row of their version; one with a fault or an idle one stays out."""
+    def result(name: str, **more: float) -> Conformance:
+        found = judge([(queue_run(60, scenario=name), queue_run(60, scenario=name, world="slurm"))])
+        busy = {"utilisation_loaded": 0.9, "share_wait_over_60s": 0.7, "share_by_backfill": 0.2}
+        return dataclasses.replace(found, real_summary={**busy, **more}, one_step=(59, 60))
+
+    idle = result("c", utilisation_loaded=0.5)
+    faulty = dataclasses.replace(result("d"), faults=1)
+    (pooled,) = pool([result("a"), result("b"), idle, faulty])
+    row_ = pooled.row()
+    assert (row_["version"], row_["jobs"], row_["starts"]) == ("26.05", 120, 120)
+    assert row_["one_step"] == pytest.approx(118 / 120)
+    assert set(outcomes(pooled.verdicts).values()) == {Outcome.AGREE}
+    assert pool([idle, faulty]) == []
 
 
 @pytest.mark.parametrize(("down_s", "outcome"), [(300, Outcome.AGREE), (345, Outcome.DIFFER)])
