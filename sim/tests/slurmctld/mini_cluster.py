@@ -22,8 +22,8 @@ from slurmtwin.models.slurmctld.allocation import Allocation
 from slurmtwin.models.slurmctld.background import BackgroundLoop
 from slurmtwin.models.slurmctld.host_costs import HostCosts
 from slurmtwin.models.slurmctld.licenses import Licenses
-from slurmtwin.models.slurmctld.parts import Placement, Refusal
 from slurmtwin.models.slurmctld.partition_limits import PartitionLimits
+from slurmtwin.models.slurmctld.parts import Placement, Refusal
 from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 from slurmtwin.models.slurmctld.states import DependState, JobState, Reason

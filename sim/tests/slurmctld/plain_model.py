@@ -133,7 +133,11 @@ class PlainSlurm:
         self.planned = False
         resolution = self.resolution_s
         slots = [
-            [now // resolution * resolution, (now + self.window_s) // resolution * resolution, (1 << self.node_count) - 1]
+            [
+                now // resolution * resolution,
+                (now + self.window_s) // resolution * resolution,
+                (1 << self.node_count) - 1,
+            ]
         ]
         self.records = 1
         tested = reserved = 0

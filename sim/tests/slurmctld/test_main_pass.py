@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from mini_cluster import MiniCluster
+
 from slurmtwin.models.slurmctld.host_costs import HostCosts
 from slurmtwin.models.slurmctld.parts import Placement, Refusal
 from slurmtwin.models.slurmctld.states import DependState, JobState, Reason
@@ -53,7 +53,9 @@ def test_a_partition_on_other_nodes_stays_open() -> None:
 
 def test_order_is_tier_then_priority_then_submit_then_number() -> None:
     """slurm.md 1.2 "Order"."""
-    c = still("NodeName=n[0-9] CPUs=1\nPartitionName=low Nodes=ALL PriorityTier=1\nPartitionName=high Nodes=ALL PriorityTier=2\n")
+    c = still(
+        "NodeName=n[0-9] CPUs=1\nPartitionName=low Nodes=ALL PriorityTier=1\nPartitionName=high Nodes=ALL PriorityTier=2\n"
+    )
     c.submit(4, partition="low", priority=9)
     c.submit(3, partition="low", priority=5, submit_s=c.ctld.now_s() - 1)
     c.submit(2, partition="low", priority=5)
@@ -65,7 +67,9 @@ def test_order_is_tier_then_priority_then_submit_then_number() -> None:
 
 def test_jobs_in_a_reservation_come_before_higher_tiers() -> None:
     """slurm.md 1.2 "Order": a reservation counts before PriorityTier."""
-    c = still("NodeName=n[0-3] CPUs=1\nPartitionName=low Nodes=ALL PriorityTier=1\nPartitionName=high Nodes=ALL PriorityTier=2\n")
+    c = still(
+        "NodeName=n[0-3] CPUs=1\nPartitionName=low Nodes=ALL PriorityTier=1\nPartitionName=high Nodes=ALL PriorityTier=2\n"
+    )
     c.reservations.inside["r"] = 0b1111
     c.submit(1, partition="high")
     c.submit(2, partition="low", reservation="r")
@@ -121,7 +125,10 @@ def test_the_time_cap_ends_a_pass() -> None:
 @pytest.mark.parametrize(("text", "started"), [("partition_job_depth=2", [1, 2, 4]), ("sched_max_job_start=2", [1, 2])])
 def test_other_caps(text: str, started: list[int]) -> None:
     """slurm.md 1.2 "Other caps"."""
-    c = still(TWO.replace("n[0-3]", "n[0-9]").replace("n[0-1]", "n[0-4]").replace("n[2-3]", "n[5-9]") + f"SchedulerParameters={text}")
+    c = still(
+        TWO.replace("n[0-3]", "n[0-9]").replace("n[0-1]", "n[0-4]").replace("n[2-3]", "n[5-9]")
+        + f"SchedulerParameters={text}"
+    )
     for number in (1, 2, 3):
         c.submit(number, partition="a")
     c.submit(4, partition="b")
@@ -322,7 +329,11 @@ def test_jobs_in_several_partitions_start_once_and_where_first_possible() -> Non
 
 @pytest.mark.parametrize(
     ("attributes", "reason"),
-    [({"priority": 0}, Reason.HELD_ADMIN), ({"begin_s": 1 << 40}, Reason.BEGIN_TIME), ({"limit_s": 7200}, Reason.PARTITION_TIME_LIMIT)],
+    [
+        ({"priority": 0}, Reason.HELD_ADMIN),
+        ({"begin_s": 1 << 40}, Reason.BEGIN_TIME),
+        ({"limit_s": 7200}, Reason.PARTITION_TIME_LIMIT),
+    ],
 )
 def test_what_is_not_runnable_is_not_in_the_queue(attributes: dict[str, int], reason: str) -> None:
     """slurm.md 1.2 "Queue build": held, too early, beyond the partition's limit; each with its reason, none blocks."""

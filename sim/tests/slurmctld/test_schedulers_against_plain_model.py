@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from mini_cluster import MiniCluster, lowest
 from plain_model import PlainJob, PlainSlurm
+
 from slurmtwin.contract.clock import SECOND
 
 pytestmark = pytest.mark.property
@@ -31,7 +31,9 @@ def workload(rows: list[tuple[int, int, int, float]], most_nodes: int) -> list[P
     return jobs
 
 
-def twin_starts(jobs: list[PlainJob], text: str, nodes: int, prune: bool = True, message: bool = True) -> dict[int, tuple[int, int]]:
+def twin_starts(
+    jobs: list[PlainJob], text: str, nodes: int, prune: bool = True, message: bool = True
+) -> dict[int, tuple[int, int]]:
     """What the model's schedulers do with the same jobs."""
     cluster = MiniCluster(text, nodes=nodes, choose=lowest, keep=False)
     cluster.scheduler.backfill.prune = prune
@@ -48,7 +50,9 @@ def twin_starts(jobs: list[PlainJob], text: str, nodes: int, prune: bool = True,
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=st.lists(_JOB, min_size=1, max_size=40), nodes=st.integers(1, 8), message=st.booleans())
-def test_generated_workloads_start_as_in_the_plain_model(rows: list[tuple[int, int, int, float]], nodes: int, message: bool) -> None:
+def test_generated_workloads_start_as_in_the_plain_model(
+    rows: list[tuple[int, int, int, float]], nodes: int, message: bool
+) -> None:
     """With the default settings every start second and node set is equal."""
     jobs = workload(rows, nodes)
     expected = PlainSlurm(nodes, lowest, pass_at_end=message).run(jobs)
