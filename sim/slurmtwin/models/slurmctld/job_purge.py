@@ -58,7 +58,7 @@ class Purge:
         self._stuck.clear()
 
     def finished(self, job: Job) -> None:
-        """The record may leave MinJobAge after its end; MinJobAge 0 keeps it for ever."""
+        """The record may leave MinJobAge after its end."""
         self.over_count += weight(job)
         if self.min_age_s:
             self._push(self._old, job.end_s + self.min_age_s, job)
