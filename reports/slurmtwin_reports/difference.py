@@ -9,12 +9,42 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from slurmtwin_reports.history import History, JobKey, Row, nodes_of
+from slurmtwin_reports.history import History, JobKey, Row, label, nodes_of
 from slurmtwin_reports.job_table import CLASS_NAMES, JobTable, job_table
 
 ALL: Final = "all jobs"
-MILESTONES: Final = ("node.down", "node.up", "job.requeued", "slurmctld.started", "slurmctld.took_over")
+MILESTONES: Final = (
+    "node.down", "node.up", "node.resumed", "job.requeued", "slurmctld.started", "slurmctld.took_over",
+    "slurmctld.stopped", "slurmctld.crashed", "slurmctld.standby",
+)  # fmt: skip
 """What a fault leads to and every world writes; not silence (`*`), whose end real logs tell only at times."""
+
+
+@dataclass(slots=True)
+class _Milestones:
+    """Rows that say the same in every world: changes of state, one per node, job or controller."""
+
+    several_controllers: bool
+    found: dict[str, list[Row]] = field(default_factory=dict)
+    state: dict[str, str] = field(default_factory=dict)
+
+    def take(self, row: Row) -> None:
+        """Add a row, unless the world only says again what is so already."""
+        if row.kind.startswith("node."):
+            kind = "node.down" if row.kind == "node.down" else "node.up"
+            for node in nodes_of(row.node or ""):
+                if self.state.get(node, "node.up") != kind:
+                    self.state[node] = kind
+                    self.found.setdefault(f"{kind} {node}", []).append(row)
+        elif row.kind == "job.requeued":
+            self.found.setdefault(f"job.requeued {label(row.key)}", []).append(row)
+        else:
+            # a single controller has a name of its own in every world
+            host = row.node or "" if self.several_controllers else ""
+            serving = row.kind in ("slurmctld.started", "slurmctld.took_over")
+            if serving and self.state.get(f"ctld {host}") != "serving":
+                self.found.setdefault(f"controller serves {host}".strip(), []).append(row)
+            self.state[f"ctld {host}"] = "serving" if serving else "ended"
 
 
 @dataclass(slots=True)
@@ -31,24 +61,15 @@ class Side:
     def of(cls, history: History) -> Side:
         """Walk a history once for the jobs, once for the rest."""
         ended, faults = "", 0
-        milestones: dict[str, list[Row]] = {}
-        down: dict[str, bool] = {}
-        several = history.facts is not None and len(history.facts.controllers) > 1
+        milestones = _Milestones(history.facts is not None and len(history.facts.controllers) > 1)
         for row in history.rows():
             if row.kind == "fault.injected":
                 faults += 1
             elif row.kind == "run.ended":
                 ended = str(row.details.get("why", ""))
-            elif row.kind in ("node.down", "node.up"):
-                for node in nodes_of(row.node or ""):
-                    if down.get(node, False) != (row.kind == "node.down"):
-                        down[node] = row.kind == "node.down"
-                        milestones.setdefault(f"{row.kind} {node}", []).append(row)
             elif faults and row.kind in MILESTONES:
-                # a single controller has a name of its own in every world
-                who = row.job_id or (row.node if several else "") or ""
-                milestones.setdefault(f"{row.kind} {who}".strip(), []).append(row)
-        return cls(history, job_table(history), ended, milestones, faults)
+                milestones.take(row)
+        return cls(history, job_table(history), ended, milestones.found, faults)
 
 
 @dataclass(slots=True)

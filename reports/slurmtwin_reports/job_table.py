@@ -90,6 +90,11 @@ class JobTable:
     lost_ns: int | None = None
     """When slurmctld's saved state was lost for the last time."""
 
+    @property
+    def last_ns(self) -> int:
+        """The last start or end of a job."""
+        return max((a.end_ns if a.end_ns is not None else a.start_ns for _, _, a in self.attempts()), default=0)
+
     def attempts(self) -> Iterator[tuple[JobKey, int, Attempt]]:
         """(job, number of the attempt, attempt) over all jobs in submit order."""
         for key, record in self.records.items():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from slurmtwin.contract.cluster_facts import ClusterFacts
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin_reports.conformance import Conformance, judge, judge_one_step, pool
@@ -125,10 +126,19 @@ def test_one_class_that_waits_longer_differs() -> None:
 
 def test_a_run_cut_short_cannot_be_judged() -> None:
     """A twin ended by its budget leaves every phase unknown, with the reason."""
-    cut = changed(queue_run(120), lambda e: e._replace(detail='{"why":"max_time"}') if e.kind == "run.ended" else e)
+    cut = changed(queue_run(120), lambda e: e._replace(detail='{"why":"max_events"}') if e.kind == "run.ended" else e)
     found = judge([(cut, r) for r in real()])
     assert set(outcomes(found.verdicts).values()) == {Outcome.UNKNOWN}
-    assert "twin run was ended early (max_time)" in found.verdicts[0].reason
+    assert "twin run was ended early (max_events)" in found.verdicts[0].reason
+
+
+@pytest.mark.parametrize(("until_s", "outcome"), [(500, Outcome.AGREE), (300, Outcome.UNKNOWN)])
+def test_a_real_run_that_waits_in_vain_is_compared_as_far_as_it_goes(until_s: float, outcome: Outcome) -> None:
+    """Twin: done as nothing can happen any more. Real: waits until max_time. Only jobs that move later forbid it."""
+    twin = a_history(in_order(job_story(1, 0, 1, 400)))
+    rows = [e for e in in_order(job_story(1, 0, 1, 400)) if e.t_ns < until_s * SECOND and e.kind != "run.ended"]
+    reals = a_history([*rows, row(until_s, "run.ended", why="max_time")], world="slurm")
+    assert outcomes(judge([(twin, reals)]).verdicts)["start error, median"] is outcome
 
 
 def test_no_recording_is_an_input_error() -> None:
@@ -213,6 +223,21 @@ def test_controllers_and_node_lists_are_named_alike() -> None:
     theirs = in_order(story, [fault, both, down[1], row(310, "slurmctld.started")])
     found = judge([(a_history(mine), a_history(theirs, world="slurm"))])
     assert outcomes(found.verdicts)["milestones, presence"] is Outcome.AGREE
+
+
+def test_a_takeover_and_a_resume_count_once_however_they_are_written() -> None:
+    """took_over and then started of one host is one service; resumed and up of one node is one return."""
+    fault, down = row(5, "fault.injected", actor="fault"), row(10, "node.down", node="n1")
+    head = [fault, down, row(20, "slurmctld.crashed", node="a")]
+    took = row(100, "slurmctld.took_over", node="b")
+    story = job_story(1, 0, 1, 400)
+    facts = ClusterFacts(node_cpus={"n1": 4}, controllers=("a", "b"))
+    mine = [*head, took, row(200, "node.resumed", node="n1"), row(200, "node.up", node="n1")]
+    theirs = [*head, took, row(100.1, "slurmctld.started", node="b"), row(200, "node.resumed", node="n1")]
+    twin, real_ = (a_history(in_order(story, rows), facts=facts) for rows in (mine, theirs))
+    (presence,) = [v for v in judge([(twin, real_)]).verdicts if v.subject == "milestones, presence"]
+    assert presence.outcome is Outcome.AGREE
+    assert presence.size == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""The shipped recordings of real Slurm break no property: what they show really can happen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurmtwin_reports.checks import run_checks
+from slurmtwin_reports.load import load_run
+from slurmtwin_reports.verdict import FINDINGS
+
+RECORDINGS = Path(__file__).parents[2] / "scenarios" / "recordings"
+SCENARIOS = sorted(p.name for p in RECORDINGS.iterdir() if p.is_dir()) if RECORDINGS.is_dir() else []
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_breaks_no_property(scenario: str) -> None:
+    """Every repetition of every version loads, and no check finds anything against it."""
+    folders = sorted(p.parent for p in (RECORDINGS / scenario).rglob("manifest.json"))
+    assert folders
+    found = [v for folder in folders for v in run_checks(load_run(folder)) if v.outcome in FINDINGS]
+    assert [f"{v.version} {v.subject}: {v.reason}" for v in found] == []
+
+
+def test_recordings_are_shipped() -> None:
+    """The check of this file is not an empty one."""
+    assert len(SCENARIOS) >= 12
