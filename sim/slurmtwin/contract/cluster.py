@@ -218,6 +218,9 @@ class ControllerOptions:
     reboot_program: bool
     suspend_program: bool
     kill_on_bad_exit: bool = False
+    prolog_fails: bool = False
+    """The Prolog is the program `false`: every launch fails."""
+    epilog_fails: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,6 +190,9 @@ def _derive(settings: Settings, given: Given, reader: OptionReader) -> None:
             reader.warn(where, "max_sched_time is above MessageTimeout/2: Slurm takes its default")
     settings["timers.min_job_age_ns"] = max(settings["timers.min_job_age_ns"], 2 * SECOND)
     settings["preempt.exempt_time_ns"] = max(settings["preempt.exempt_time_ns"], 0)
+    for script in ("prolog", "epilog"):
+        program = given[script][0] if script in given else ""
+        settings[f"controller.{script}_fails"] = program.rpartition("/")[2] == "false"
     _derive_backfill(settings, given, reader)
     if settings["scheduler.defer_batch"] is False and reader.version == "22.05" and "schedulerparameters" in given:
         # 22.05 looks for the text "defer" anywhere in the value

@@ -132,6 +132,9 @@ class JobEnd:
     def _epilogs(self, argument: tuple[Job, int, int, bool]) -> None:
         job, start_s, nodes, killed = argument
         if job.start_s == start_s and job.completing:
+            if self._ctld.conf.controller.epilog_fails:
+                for index in bits(nodes):
+                    self._ctld.nodes_lifecycle.drain(self._ctld.nodes.nodes[index], "Epilog error")
             self.nodes_done(job, nodes, killed or self._by_message)
 
     def nodes_done(self, job: Job, nodes: int, by_message: bool) -> None:

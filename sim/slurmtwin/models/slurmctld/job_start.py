@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
     from slurmtwin.models.slurmctld.parts import Placement
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-    from slurmtwin.models.slurmctld.tables import Job, Partition
+    from slurmtwin.models.slurmctld.tables import Job, Node, Partition
     from slurmtwin.models.slurmd.batch_job import NodeSide
 
 
@@ -105,9 +105,18 @@ class JobStart:
         if host_bit & slurmds.deaf:
             lost = self._lifecycle.requeues.launch_failed
             slurmds.call(host, lambda: self._late_launch(job, work), lambda: lost(job, work))
+        elif self._ctld.conf.controller.prolog_fails:
+            costs = self._ctld.costs
+            self._ctld.env.call_in(costs.launch_ns + costs.prolog_ns, lambda _: self._prolog_failed(job, work, host))
         else:
             work.launch()
         self._lifecycle.limits.watch(job)
+
+    def _prolog_failed(self, job: Job, work: BatchJob, host: Node) -> None:
+        """slurmd reports a failed Prolog: the job goes back held, the node is drained (slurm.md 4.6 "Prolog fails")."""
+        if job.work is work and job.running:
+            self._lifecycle.requeues.launch_failed_hold(job, host)
+            self._ctld.nodes_lifecycle.drain(host, "Prolog error")
 
     def _late_launch(self, job: Job, work: BatchJob) -> None:
         if job.work is work and job.running:

@@ -33,6 +33,7 @@ NEVER_INDEPENDENT: Final = frozenset(
         Reason.HELD_USER,
         Reason.HELD_ADMIN,
         Reason.HOLD_MAX_REQUEUE,
+        Reason.LAUNCH_FAILED_REQUEUED_HELD,
         Reason.RESERVATION_DELETED,
         Reason.INVALID_ACCOUNT,
         Reason.INVALID_QOS,

@@ -168,7 +168,7 @@ class Requeues:
     def launch_failed_hold(self, job: Job, node: Node) -> None:
         """Prolog failure: requeued and held unless nohold_on_prolog_fail (slurm.md 4.6 "Prolog fails")."""
         hold = not self._ctld.conf.scheduler.nohold_on_prolog_fail
-        if self.requeue(job, f"prolog failed on {node.name}", JobState.NODE_FAIL):
+        if self.requeue(job, f"prolog failed on {node.name}", JobState.CANCELLED, shown="REQUEUED"):
             self.count_launch(job)
             if hold and not job.held:
                 self._hold(job, Reason.LAUNCH_FAILED_REQUEUED_HELD)
