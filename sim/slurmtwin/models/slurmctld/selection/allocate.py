@@ -72,7 +72,7 @@ def _cpus(found: Found, parts: list[Part]) -> list[Part] | None:
     rules = found.query.profile.rules
     demand = rules.demand
     nodes = found.chosen.nodes.bit_count()
-    tasks = core_choice.task_count(demand, nodes, rules.version)
+    tasks = core_choice.task_count(demand, nodes, found.query.ask.min_cpus, rules.version)
     step = demand.cpus_per_task
     if tasks == nodes:
         return [(bitmap, fit, min(step, cpus)) for bitmap, fit, cpus in parts]

@@ -8,9 +8,9 @@ from slurmtwin.models.slurmctld.selection.demand import Demand
 from slurmtwin.models.slurmctld.selection.shapes import Shape
 
 
-def task_count(demand: Demand, nodes: int, version: tuple[int, int]) -> int:
+def task_count(demand: Demand, nodes: int, min_cpus: int, version: tuple[int, int]) -> int:
     """Tasks to lay out: _get_task_count(), in 22.05 the head of dist_tasks_compute_c_b()."""
-    cpus = max(nodes * max(demand.ntasks_per_node, 1), demand.min_cpus, nodes * demand.pn_min_cpus)
+    cpus = max(nodes * max(demand.ntasks_per_node, 1), min_cpus, nodes * demand.pn_min_cpus)
     if version < (23, 2):
         if demand.cpus_per_task == 1:
             return max(cpus, 1)

@@ -139,7 +139,7 @@ class Selection:
         return self._free
 
     def uniform(self, job: Job, part: Partition) -> tuple[int, Choice] | None:
-        """(nodes needed, how they are chosen) where each node is free or full for the job; None: it is not so simple."""
+        """(nodes needed, how they are chosen) where each node is free or full for the job; None: not so simple."""
         counts = self._requests.counts(job, part)
         asked = self._requests.of(job)
         if isinstance(counts, Refusal) or not self._is_uniform(part, asked.demand):
@@ -168,7 +168,8 @@ class Selection:
 
     def _has_equal_nodes(self, part: Partition) -> bool:
         conf = self._ctld.conf
-        if self._linear or self._wide or self._version < (23, 2) or conf.switches or conf.preempt.type != "preempt/none":
+        preempting = conf.preempt.type != "preempt/none"
+        if self._linear or self._wide or self._version < (23, 2) or conf.switches or preempting:
             return False
         if conf.scheduler.time_min_as_soft_limit or conf.scheduler.pack_serial_at_end or conf.select.lln:
             return False
