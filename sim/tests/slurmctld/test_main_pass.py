@@ -16,7 +16,9 @@ BUILTIN = "SchedulerType=sched/builtin\n"
 
 def still(text: str = "", version: str = "26.05", nodes: int = 4, **more: object) -> MiniCluster:
     """A cluster on which the test itself asks for passes."""
-    return MiniCluster(text, version, nodes, passes=False, **more)  # type: ignore[arg-type]
+    c = MiniCluster(text, version, nodes, passes=False, **more)  # type: ignore[arg-type]
+    c.ctld.selection.fast = False  # type: ignore[attr-defined]
+    return c
 
 
 def test_first_blocked_job_closes_its_partition_and_the_rest_waits_for_priority() -> None:
@@ -54,7 +56,8 @@ def test_a_partition_on_other_nodes_stays_open() -> None:
 def test_order_is_tier_then_priority_then_submit_then_number() -> None:
     """slurm.md 1.2 "Order"."""
     c = still(
-        "NodeName=n[0-9] CPUs=1\nPartitionName=low Nodes=ALL PriorityTier=1\nPartitionName=high Nodes=ALL PriorityTier=2\n"
+        "NodeName=n[0-9] CPUs=1\nPartitionName=low Nodes=ALL PriorityTier=1\n"
+        "PartitionName=high Nodes=ALL PriorityTier=2\n"
     )
     c.submit(4, partition="low", priority=9)
     c.submit(3, partition="low", priority=5, submit_s=c.ctld.now_s() - 1)
@@ -68,7 +71,8 @@ def test_order_is_tier_then_priority_then_submit_then_number() -> None:
 def test_jobs_in_a_reservation_come_before_higher_tiers() -> None:
     """slurm.md 1.2 "Order": a reservation counts before PriorityTier."""
     c = still(
-        "NodeName=n[0-3] CPUs=1\nPartitionName=low Nodes=ALL PriorityTier=1\nPartitionName=high Nodes=ALL PriorityTier=2\n"
+        "NodeName=n[0-3] CPUs=1\nPartitionName=low Nodes=ALL PriorityTier=1\n"
+        "PartitionName=high Nodes=ALL PriorityTier=2\n"
     )
     c.reservations.inside["r"] = 0b1111
     c.submit(1, partition="high")
@@ -323,7 +327,7 @@ def test_jobs_in_several_partitions_start_once_and_where_first_possible() -> Non
     job = c.submit(2, nodes=1, partition="a,b")
     c.scheduler.run_pass()
     assert c.order() == [1, 2]
-    assert job.part is not None and job.part.name == "b"
+    assert job.part is c.ctld.partitions["b"]
     assert len(c.scheduler.queue) == 0
 
 

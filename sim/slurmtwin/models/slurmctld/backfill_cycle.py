@@ -148,6 +148,9 @@ class BackfillCycle:
                 queue.unlock()
         if not self._abandoned:
             self._hetjobs.start_all()
+        now_s = self.now_s()
+        for job in ctld.running.values():
+            self._bound(job.end_s if job.end_s > now_s else now_s + 1)
         if self._slice_ns:
             yield self._slice_ns
             self._slice_ns = 0

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _MAX_FAILED_RESERVATIONS: Final = 10
 """22.05 remembers no more blocked reservations than that (MAX_FAILED_RESV)."""
 
+_BUSY: Final = Refusal("busy", Reason.RESOURCES)
+
 _CLOSING_KINDS: Final = frozenset({"busy", "preempting"})
 
 
@@ -115,7 +117,7 @@ class MainPass:
                 self._depth += 1
                 if self._depth > options.default_queue_depth + 1:
                     return False
-            going_on, started = self._try(job, part)
+            going_on, started = self._try(record)
             if not going_on:
                 return False
             if not started or not head or not job.array_waiting or job.state is not JobState.PENDING:
@@ -142,9 +144,9 @@ class MainPass:
         if (job.array_job or job) is (first.array_job or first) and job.reason != first.reason:
             set_reason(self._ctld, job, first.reason)
 
-    def _try(self, job: Job, part: Partition) -> tuple[bool, bool]:
+    def _try(self, record: QueueRecord) -> tuple[bool, bool]:
         """(the pass goes on, the job started)."""
-        ctld = self._ctld
+        ctld, job, part = self._ctld, record.job, record.part
         if job.reservation:
             if job.reservation in self._failed_reservations:
                 set_reason(ctld, job, Reason.PRIORITY)
@@ -174,6 +176,10 @@ class MainPass:
             set_reason(ctld, job, Reason.LICENSES)
             return not self._options.backfill.licenses, False
         self.tested += 1
+        if self._plainly_busy(record):
+            job.limit_s = given
+            set_reason(ctld, job, Reason.RESOURCES, stamp=False)
+            return self._refused(job, part, _BUSY, wanted), False
         result = attempt_start(ctld, job, part, self._avail, "main")
         if not isinstance(result, Refusal):
             self._rejected = self._rejected_job = None
@@ -183,6 +189,20 @@ class MainPass:
             return True, True
         job.limit_s = given
         return self._refused(job, part, result, wanted), False
+
+    def _plainly_busy(self, record: QueueRecord) -> bool:
+        """Nodes are free or full for the job, enough are up, and too few are free: no need to look closer."""
+        job = record.job
+        if job.qos or job.assoc is not None or job.reservation:
+            return False
+        uniform = record.uniform
+        if isinstance(uniform, bool):
+            uniform = record.uniform = self._ctld.selection.uniform(job, record.part)
+        if uniform is None:
+            return False
+        up = self._avail & record.part.nodes & self._ctld.nodes.avail
+        count = uniform[0]
+        return (up & self._ctld.selection.free_nodes()).bit_count() < count <= up.bit_count()
 
     def _refused(self, job: Job, part: Partition, refusal: Refusal, wanted: int) -> bool:
         """What a refusal means for the rest of the pass; False ends it."""
