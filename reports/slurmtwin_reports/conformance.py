@@ -27,6 +27,7 @@ widens the 5 % only for classes that wait less than 20 s in the mean."""
 MISS_BAR: Final = 0.01
 CONGESTED: Final = (("utilisation_loaded", 0.85), ("share_wait_over_60s", 0.6), ("share_by_backfill", 0.15))
 """What the real runs of a workload must reach to count as congested."""
+ONE_STEP: Final = "one step"
 POOLED: Final = "congested, no faults"
 SPREAD_FACTOR: Final = 1.5
 CLASS_JOBS: Final = 20
@@ -251,7 +252,7 @@ def judge_one_step(scenario: str, version: str, same: int, total: int) -> Verdic
     share = (total - same) / total if total else 0.0
     outcome = Outcome.UNKNOWN if not total else Outcome.AGREE if share <= MISS_BAR else Outcome.DIFFER
     reason = f"{same} of {total} starts: same job, same nodes; bar 99 %" if total else "no recorded start"
-    return Verdict(scenario=scenario, version=version, subject="one step", outcome=outcome, reason=reason,
+    return Verdict(scenario=scenario, version=version, subject=ONE_STEP, outcome=outcome, reason=reason,
                    size=share, unit="ratio", bar=MISS_BAR)  # fmt: skip
 
 

@@ -7,14 +7,14 @@ Every text from a file is escaped by the template engine; only our own SVG and C
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.manifest import Manifest, write_atomic
 from slurmtwin_reports import figures
-from slurmtwin_reports.conformance import Conformance, pool
+from slurmtwin_reports.conformance import ONE_STEP, Conformance, pool
 from slurmtwin_reports.history import History
 from slurmtwin_reports.job_table import JobTable, job_table
 from slurmtwin_reports.metrics import number, summary
@@ -98,9 +98,18 @@ def render(report: Report) -> str:
 
 def _conformance_rows(sections: Sequence[Section]) -> list[dict[str, Any]]:
     """The pooled rows, one per version, then one per scenario; a pool of one scenario would only repeat it."""
-    found = [(s.scenario, s.conformance) for s in sections if s.conformance]
+    found = [(s.scenario, _with_one_step(s.conformance, s.verdicts)) for s in sections if s.conformance]
     pooled = [p for p in pool([c for _, c in found]) if sum(c.version == p.version for _, c in found) > 1]
     return [{**p.row(), "pooled": True} for p in pooled] + [{**c.row(), "scenario": name} for name, c in found]
+
+
+def _with_one_step(result: Conformance, verdicts: Sequence[Verdict]) -> Conformance:
+    """The one-step score as the section's verdict has it, where the conformance itself was not told."""
+    step = next((v for v in verdicts if v.subject == ONE_STEP and v.outcome is not Outcome.UNKNOWN), None)
+    if result.one_step[1] or step is None or step.size is None:
+        return result
+    starts = len(result.twin.errors_ns)
+    return replace(result, one_step=(round((1 - step.size) * starts), starts))
 
 
 def chip(word: object, known: object = "") -> Any:

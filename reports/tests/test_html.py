@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurmtwin.contract.cluster_facts import ClusterFacts
+from slurmtwin_reports.conformance import judge_one_step
 from slurmtwin_reports.figures import MOST_JOBS, ecdf, gantt, runs, thin
 from slurmtwin_reports.html import Report, render, write_report
 from slurmtwin_reports.job_table import job_table
@@ -70,6 +71,14 @@ def test_the_page_is_well_formed_and_has_its_parts() -> None:
 def test_equal_input_gives_equal_bytes() -> None:
     """No time, no random id, no set order in the page."""
     assert render(a_report()) == render(a_report())
+
+
+def test_the_one_step_score_is_among_the_figures() -> None:
+    """118 of 120 recorded starts made equally: 98.33 %."""
+    section = judge_pairs([(queue_run(60), queue_run(60, world="slurm", noise_seed=i)) for i in range(2)])
+    section.verdicts = [*section.verdicts, judge_one_step("tiny", "26.05", 118, 120)]
+    text = render(Report("t", [section]))
+    assert '<td class="n">98.33</td>' in text
 
 
 def test_nothing_in_the_page_points_elsewhere() -> None:
