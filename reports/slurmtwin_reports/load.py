@@ -90,10 +90,11 @@ def _read_parquet(path: Path) -> Any:
 
     try:
         table = pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"not a readable Parquet file: {str(error).splitlines()[0]}", Where(str(path))) from error
-    if sorted(table.column_names) != sorted(_NAMES):
-        odd = sorted(set(table.column_names) ^ _NAMES)
+        names = table.column_names
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise InputError(f"not a readable Parquet file: {_first_line(error)}", Where(str(path))) from error
+    if sorted(names) != sorted(_NAMES):
+        odd = sorted(set(names) ^ _NAMES)
         raise InputError(f"columns differ from the event schema: {', '.join(odd)}", Where(str(path)))
     schema = arrow_schema()
     try:
@@ -101,7 +102,7 @@ def _read_parquet(path: Path) -> Any:
         table.validate(full=True)  # text that is not UTF-8 shows only here
         return table
     except (pa.ArrowException, ValueError) as error:
-        raise InputError(f"a column of another type: {str(error).splitlines()[0]}", Where(str(path))) from error
+        raise InputError(f"a column of another type: {_first_line(error)}", Where(str(path))) from error
 
 
 def _read_lines(path: Path) -> Any:
@@ -122,9 +123,12 @@ def _read_lines(path: Path) -> Any:
         try:
             arrays.append(pa.array(columns[column.name], type=column.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            message = str(error).splitlines()[0]
-            raise InputError(f"column {column.name}: {message}", Where(str(path))) from error
+            raise InputError(f"column {column.name}: {_first_line(error)}", Where(str(path))) from error
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
