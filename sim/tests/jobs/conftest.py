@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.jobs import JobRequest
@@ -52,7 +53,9 @@ class Story:
         return [e.node for e in self.events if e.job_id == job and e.kind is Kind.JOB_STARTED]
 
 
-def _a_job(number: int, submit: float = 0.5, run: float | None = 10, minutes: int | None = 5, **options: Any) -> JobRequest:
+def _a_job(
+    number: int, submit: float = 0.5, run: float | None = 10, minutes: int | None = 5, **options: Any
+) -> JobRequest:
     """One request; seconds and minutes, whole nodes by `nodes=`."""
     nodes = options.pop("nodes", 1)
     return JobRequest(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.host_costs import HostCosts
 
@@ -14,7 +15,10 @@ VERSIONS = ["22.05", "24.11", "26.05"]
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_sbatch_never_starts_the_job_inside_the_submit_rpc(run_twin: Any, a_job: Any, version: str) -> None:
-    """slurm.md 1.1 "sbatch itself": the next look of the loop starts it. slurm.md 1.1 "Start latency on an idle cluster"."""
+    """slurm.md 1.1 "sbatch itself": the next look of the loop starts it.
+
+    slurm.md 1.1 "Start latency on an idle cluster".
+    """
     story = run_twin([a_job(1, submit=0.5)], version=version)
     assert story.starts(1) == [1.0]
 
@@ -34,11 +38,12 @@ def test_queued_passes_are_three_seconds_apart(run_twin: Any, a_job: Any) -> Non
 
 
 def test_the_first_pass_still_has_the_compiled_in_delay(run_twin: Any, a_job: Any) -> None:
-    """SchedulerParameters are read by the first pass: until then batch_sched_delay is 3 s (job_scheduler.c _schedule()).
+    """The first pass reads SchedulerParameters: until then batch_sched_delay is 3 s (job_scheduler.c _schedule()).
 
     The nodes' registration asks for a pass: it comes 3 s after slurmctld's start, at -5, and the job's 50 s later.
     """
-    story = run_twin([a_job(1)], conf={"SchedulerParameters": "batch_sched_delay=50,sched_interval=600,bf_interval=600"})
+    options = "batch_sched_delay=50,sched_interval=600,bf_interval=600"
+    story = run_twin([a_job(1)], conf={"SchedulerParameters": options})
     assert story.starts(1) == [45.0]
 
 
@@ -59,7 +64,7 @@ def test_with_an_epilog_the_last_message_starts_a_pass_at_once(run_twin: Any, a_
 
 def test_defer_turns_the_immediate_pass_into_a_queued_one(run_twin: Any, a_job: Any) -> None:
     """slurm.md 1.1 "defer / defer_batch": completions only queue a pass, and salloc is not tried at submit."""
-    jobs = [a_job(1, submit=0.5, run=9.5, nodes=2), a_job(2, submit=0.6, nodes=2), a_job(3, submit=40.5, interactive=True)]
+    jobs = [a_job(1, run=9.5, nodes=2), a_job(2, submit=0.6, nodes=2), a_job(3, submit=40.5, interactive=True)]
     story = run_twin(jobs, conf={"Epilog": "/bin/true", "SchedulerParameters": "defer"})
     assert story.starts(2) == [11.0]
     assert story.starts(3) == [41.0]

@@ -42,7 +42,7 @@ class JobEnd:
 
     def _outcome(self, job: Job, work: BatchJob) -> JobState:
         """_job_complete(): exit code first; past its time limit a clean exit still counts as TIMEOUT."""
-        if job.preempt_s and self._ctld.conf.version != "22.05":
+        if self._ctld.conf.version != "22.05" and self._lifecycle.preemption.in_grace(job):
             return JobState.PREEMPTED
         if work.exit_code or work.signal:
             return JobState.FAILED

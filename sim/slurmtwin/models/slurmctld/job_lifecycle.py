@@ -104,6 +104,7 @@ class Lifecycle:
         """The job has ended for good and holds nothing."""
         self._ctld.limits.job_left(job)
         self.signals.forget(job)
+        self.preemption.forget(job)
         self.purge.finished(job)
         self._side.job_over(job.request.job_id)
 

@@ -29,6 +29,8 @@ class Preemption:
         self._ctld = ctld
         self._lifecycle = lifecycle
         self._qos = {q.name: q for q in ctld.conf.qos}
+        self._graced: dict[int, int] = {}
+        """Slurm id -> start of the run whose grace time began."""
 
     def mode(self, job: Job) -> str:
         """slurm_job_preempt_mode(): of the QOS (preempt/qos) or the partition (partition_prio), else the cluster's."""
@@ -90,9 +92,18 @@ class Preemption:
         victim.end_s = min(victim.end_s, now_s + grace_s)
         if not grace_s:
             return True
+        self._graced[victim.slurm_id] = victim.start_s
         self._lifecycle.signals.send(victim, "TERM", to_batch=False)
         self._lifecycle.limits.look_at(victim, now_s)
         return False
+
+    def in_grace(self, job: Job) -> bool:
+        """The run was told to go and given time: since 24.11 its own end counts as PREEMPTED too (GRACE_PREEMPT)."""
+        return self._graced.get(job.slurm_id) == job.start_s
+
+    def forget(self, job: Job) -> None:
+        """The run is over."""
+        self._graced.pop(job.slurm_id, None)
 
     def grace_over(self, victim: Job) -> None:
         """The 30 s scan finds a victim whose grace began: it goes once its end time is reached."""

@@ -67,7 +67,7 @@ class BatchJob:
 
     __slots__ = (
         "_began_ns", "_call", "_host", "_left_ns", "_side", "array_task", "exit_code", "live", "nodes", "request",
-        "signal", "slurm_id", "start_s", "started", "unheard",
+        "signal", "slurm_id", "start_s", "started", "stopped", "unheard",
     )  # fmt: skip
 
     def __init__(self, side: NodeSide, job: Job, batch_host: str, batch_bit: int, stepds: int) -> None:
@@ -79,6 +79,8 @@ class BatchJob:
         self.start_s = job.start_s
         self.nodes = stepds | batch_bit
         self.started = False
+        self.stopped = False
+        """Every process has SIGSTOP."""
         self.live = True
         """The script has not ended (launching, running or stopped)."""
         self.unheard = True
@@ -115,7 +117,7 @@ class BatchJob:
         self._began_ns = self._side.env.now_ns
         self._emit(Kind.SCRIPT_STARTED, None)
         self._call = None
-        if self._left_ns is not None:
+        if self._left_ns is not None and not self.stopped:
             self._call = self._side.env.call_in(self._left_ns, self._exit)
 
     def _exit(self, _argument: object) -> None:
@@ -172,13 +174,15 @@ class BatchJob:
         self._call = self._side.env.call_in(self._side.costs.exit_notice_ns, self._report)
 
     def stop(self) -> None:
-        """SIGSTOP to every process (suspend)."""
+        """SIGSTOP to every process (suspend); a script on its way here begins and stops."""
+        self.stopped = True
         if self.live and self.started and self._left_ns is not None:
             self._cancel()
             self._left_ns = max(0, self._left_ns - (self._side.env.now_ns - self._began_ns))
 
     def go_on(self) -> None:
         """SIGCONT to every process (resume)."""
+        self.stopped = False
         if self.live and self.started and self._left_ns is not None:
             self._began_ns = self._side.env.now_ns
             self._call = self._side.env.call_in(self._left_ns, self._exit)
