@@ -32,6 +32,8 @@ class JobFeed:
         self._open: dict[int, None] = {}
         """Jobs seen in the workload that are not over."""
         self._last_ns = cluster.env.now_ns
+        self._thinking = 0
+        """Requests whose user thinks before submitting."""
         self.exhausted = False
         """No request is left."""
         self.on_change: Callable[[], None] = lambda: None
@@ -39,8 +41,8 @@ class JobFeed:
 
     @property
     def waiting(self) -> int:
-        """Requests whose user waits for another job."""
-        return len(self._waiting)
+        """Requests whose user waits for another job, or thinks after it."""
+        return len(self._waiting) + self._thinking
 
     def start(self) -> None:
         """Plan the first request."""
@@ -102,5 +104,10 @@ class JobFeed:
         self._open.pop(number, None)
         for request in self._waiting.pop(number, ()):
             at_ns = self._cluster.env.now_ns + request.think_ns + self._cluster.costs.submit_rpc_ns
-            self._cluster.env.call_at(max(at_ns, request.submit_ns), self.deliver, request)
+            self._thinking += 1
+            self._cluster.env.call_at(max(at_ns, request.submit_ns), self._thought, request)
         self.on_change()
+
+    def _thought(self, request: JobRequest) -> None:
+        self._thinking -= 1
+        self.deliver(request)

@@ -127,7 +127,8 @@ class Lifecycle:
 
     def submit(self, request: JobRequest) -> None:
         """sbatch or salloc arrived."""
-        self.submission.submit(request)
+        if self.submission.submit(request) is None:
+            self._side.job_over(request.job_id)
 
     def start(self, job: Job, part: Partition, placement: Placement, by: str) -> None:
         """The job starts now."""
