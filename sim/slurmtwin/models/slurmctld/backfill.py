@@ -16,6 +16,7 @@ from slurmtwin.models.slurmctld.backfill_cycle import BackfillCycle
 from slurmtwin.models.slurmctld.background import BACKFILL
 from slurmtwin.models.slurmctld.main_pass import recently_completing
 from slurmtwin.models.slurmctld.pending_queue import PendingQueue
+from slurmtwin.models.slurmctld.plain_planner import PlainPlanner
 
 if TYPE_CHECKING:
     from slurmtwin.engine.environment import Call
@@ -39,6 +40,7 @@ class BackfillAgent:
         self._running: Generator[int, None, None] | None = None
         self._quiet: tuple[object, ...] | None = None
         self._quiet_until_s = 0
+        self._planner = PlainPlanner(ctld, queue)
         self._planned = 0
         """Nodes of the present reservations (planned_bitmap)."""
         self.prune = True
@@ -143,12 +145,21 @@ class BackfillAgent:
             return
         if self._quiet is not None and now_s < self._quiet_until_s and self._state() == self._quiet:
             return
-        cycle = BackfillCycle(ctld, queue, self.prune)
-        yield from cycle.run()
+        cycle: BackfillCycle | PlainPlanner
+        if self.prune and self._planner.fits():
+            cycle = self._planner
+            cycle.cycle()
+            if cycle.cost_ns:
+                yield cycle.cost_ns
+            yielded = False
+        else:
+            cycle = BackfillCycle(ctld, queue, self.prune)
+            yield from cycle.run()
+            yielded = cycle.yielded
         self._planned = cycle.planned
         if cycle.planned:
             ctld.last_node_update_s = ctld.now_s()
-        self._quiet = None if cycle.started or cycle.yielded else self._state()
+        self._quiet = None if cycle.started or yielded else self._state()
         self._quiet_until_s = cycle.valid_until_s
         ctld.emit(
             Kind.SCHED_BACKFILL_CYCLE, actor="backfill", value=cycle.tested, unit="job",

@@ -386,8 +386,6 @@ class BackfillCycle:
         uniform = record.uniform
         if isinstance(uniform, bool):
             uniform = self._ctld.selection.uniform(job, record.part)
-            if not job.qos and self._ctld.limits.max_nodes(job, record.part) is None:
-                record.uniform = uniform
         return uniform
 
     def _chain(self) -> UniformSearch:

@@ -196,9 +196,7 @@ class MainPass:
         if job.qos or job.assoc is not None or job.reservation:
             return False
         uniform = record.uniform
-        if isinstance(uniform, bool):
-            uniform = record.uniform = self._ctld.selection.uniform(job, record.part)
-        if uniform is None:
+        if not isinstance(uniform, tuple):
             return False
         up = self._avail & record.part.nodes & self._ctld.nodes.avail
         count = uniform[0]

@@ -90,6 +90,8 @@ class PendingQueue:
         """Runnable records per partition index."""
         self.special = 0
         """Runnable records of jobs with a reservation: a closed partition does not stop them."""
+        self.odd = 0
+        """Runnable records that are more than nodes and time (see plain_planner.py)."""
         self._demand: list[dict[int, list[int]]] = [{} for _ in ctld.partitions]
         self._most_cpus = self._largest_nodes()
         self._records: dict[int, list[QueueRecord]] = {}
@@ -143,6 +145,7 @@ class PendingQueue:
             if job.reservation:
                 self.special -= 1
             record.gone = True
+            self.odd -= not (isinstance(record.uniform, tuple) and record.backfill_ok)
             sizes = self._demand[record.part.index][record.shortest_s]
             del sizes[bisect_left(sizes, record.fewest)]
             if not sizes:
@@ -229,6 +232,9 @@ class PendingQueue:
             )
             record.entry = (*self.order(job, part, priority), record)
             records.append(record)
+            if is_plain(job):
+                record.uniform = ctld.selection.uniform(job, part)
+            self.odd += not (isinstance(record.uniform, tuple) and record.backfill_ok)
             insort(self.entries, record.entry)
             insort(self._demand[part.index].setdefault(record.shortest_s, []), record.fewest)
             self.in_part[part.index] += 1
@@ -330,6 +336,13 @@ class PendingQueue:
             for record in self._removed:
                 self._drop(record)
             self._removed.clear()
+
+
+def is_plain(job: Job) -> bool:
+    """Nothing but nodes and time is asked for, and no association or QOS counts."""
+    odd = bool(job.dependency or job.reservation or job.licenses or job.het_job is not None or job.whole_node)
+    odd = odd or job.array_waiting is not None or job.array_job is not None or bool(job.deadline_s or job.time_min_s)
+    return not odd and not job.qos and job.assoc is None and len(job.parts) == 1
 
 
 def array_may_start(ctld: Slurmctld, job: Job) -> bool:

@@ -1,0 +1,334 @@
+"""Backfill cycles over queues of plain jobs, with what is still right of the last cycle kept.
+
+Most queues hold nothing but jobs that ask for nodes and time, on nodes that are free or full for them. For
+those this does exactly what BackfillCycle does, record by record, but remembers of each record which slots of the
+map were tried and what came out (`Plan`). As long as all records before it got the same plans, the map before it is the
+same; then a few counts show whether its own plan would come out the same, and only from the first that would not is
+the rest planned anew. Equality with BackfillCycle and with the plain model is tested.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.node_space import NodeSpace
+from slurmtwin.models.slurmctld.parts import Refusal
+from slurmtwin.models.slurmctld.start_attempt import attempt_start
+from slurmtwin.models.slurmctld.states import JobState
+from slurmtwin.models.slurmctld.uniform_search import UniformSearch
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.pending_queue import PendingQueue, QueueRecord
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+
+_FAR_S: Final = 1 << 40
+
+Slots = tuple[list[int], list[int], list[int], int]
+"""begin, end, free, records of a NodeSpace."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What came out for one record, and what that rests on."""
+
+    record: QueueRecord
+    refused: list[tuple[int, int]] = field(default_factory=list)
+    """(nodes, second or 0): too few of these nodes were free by then."""
+    answers: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    """(nodes, tried from or 0 for now, tried until, start, nodes chosen): what the search said."""
+    bound_s: int = _FAR_S
+    """From then on the passing of time alone may change it."""
+    tested: bool = False
+    reserved: int = 0
+    """Nodes."""
+    after: Slots = ([], [], [], 0)
+    """The map behind it."""
+
+
+class PlainPlanner:
+    """The plans of one slurmctld from cycle to cycle."""
+
+    def __init__(self, ctld: Slurmctld, queue: PendingQueue) -> None:
+        self._ctld = ctld
+        self._queue = queue
+        conf, options = ctld.conf, ctld.conf.scheduler.backfill
+        self._options = options
+        caps = (
+            options.max_job_start, options.max_job_part, options.max_job_user, options.max_job_user_part,
+            options.max_job_assoc, options.job_part_count_reserve, options.min_age_reserve_ns, options.min_prio_reserve,
+        )  # fmt: skip
+        flags = (
+            options.licenses, options.running_job_reserve, options.one_resv_per_job, conf.scheduler.assoc_limit_stop,
+            conf.controller.accounting_enforce, conf.preempt.type != "preempt/none", conf.version == "22.05",
+        )  # fmt: skip
+        self._allowed = not any(caps) and not any(flags)
+        self._latest = conf.version == "26.05"
+        self._resolution_s = options.resolution_ns // SECOND
+        self._window_s = options.window_ns // SECOND
+        self._everything = (1 << len(ctld.nodes)) - 1
+        self._plans: list[Plan] = []
+        self._base: tuple[int, int, int] | None = None
+        self._search: UniformSearch | None = None
+        self._search_key: tuple[int, list[int]] = (-1, [])
+        self.started = 0
+        self.tested = 0
+        self.planned = 0
+        self.valid_until_s = 0
+        self.cost_ns = 0
+
+    def fits(self) -> bool:
+        """The present queue and the present moment are plain enough."""
+        ctld, queue = self._ctld, self._queue
+        if not self._allowed or queue.odd or ctld.reservations.next_change_s(ctld.now_s()) is not None:
+            return False
+        if sum(1 for records in queue.in_part if records) != 1 or len(ctld.nodes) != self._everything.bit_length():
+            return False
+        most_ns = ctld.costs.backfill_cycle_ns + len(queue) * ctld.costs.backfill_test_ns
+        options = self._options
+        into_second_ns = (ctld.epoch_ns + ctld.env.now_ns) % SECOND
+        return most_ns < min(options.yield_interval_ns, options.max_time_ns, SECOND - into_second_ns)
+
+    def cycle(self) -> None:
+        """One cycle; afterwards started, tested, planned, valid_until_s and cost_ns say what came of it."""
+        ctld, queue = self._ctld, self._queue
+        part = queue.entries[0][-1].part
+        now_s = ctld.now_s()
+        base = (part.index, part.nodes & ctld.nodes.up, ctld.nodes.avail)
+        if base != self._base:
+            self._base = base
+            self._plans.clear()
+        self.started = self.tested = self.planned = 0
+        self.valid_until_s = _FAR_S
+        queue.lock()
+        try:
+            kept = self._keep(now_s)
+            if kept is not None:
+                self._plan_anew(kept, now_s)
+        finally:
+            queue.unlock()
+        for job in ctld.running.values():
+            end_s = job.end_s
+            if end_s < self.valid_until_s:
+                self.valid_until_s = end_s if end_s > now_s else now_s + 1
+        self.cost_ns = ctld.costs.backfill_cycle_ns + ctld.costs.backfill_test_ns * min(
+            max(len(queue), self.tested), self._options.max_job_test
+        )
+
+    # --- what can stay
+
+    def _keep(self, now_s: int) -> int | None:
+        """How many plans still hold; None: they do, and show that nothing behind them can start."""
+        plans, entries = self._plans, self._queue.entries
+        most = self._options.max_job_test
+        search = self._chain() if plans else None
+        kept, end = 0, min(len(plans), len(entries))
+        reserved = False
+        while kept < end:
+            plan = plans[kept]
+            if self.tested >= most:
+                return None
+            if plan.record is not entries[kept][-1] or search is None or not self._holds(plan, search, now_s):
+                break
+            kept += 1
+            self._count(plan)
+            if plan.reserved:
+                reserved = True
+            if reserved and self._nothing_can_start(plan.after, now_s):
+                return None
+        del plans[kept:]
+        return kept
+
+    def _holds(self, plan: Plan, search: UniformSearch, now_s: int) -> bool:
+        """The same tries would end the same."""
+        if now_s >= plan.bound_s:
+            return False
+        uniform = plan.record.uniform
+        assert isinstance(uniform, tuple)
+        count, choose = uniform
+        freed, ends = search.freed, search.ends
+        for nodes, until_s in plan.refused:
+            free = freed[bisect_right(ends, until_s)] if until_s else freed[-1]
+            if (free & nodes).bit_count() >= count:
+                return False
+        for usable, from_s, until_s, start_s, nodes in plan.answers:
+            if search.will_run(usable, count, choose, now_s, from_s or now_s, until_s, False) != (start_s, nodes):
+                return False
+        return True
+
+    def _count(self, plan: Plan) -> None:
+        self.tested += plan.tested
+        self.planned |= plan.reserved
+        if plan.bound_s < self.valid_until_s:
+            self.valid_until_s = plan.bound_s
+
+    def _chain(self) -> UniformSearch:
+        ctld = self._ctld
+        running = list(ctld.running.values())
+        key = (ctld.selection.usage_version, [job.end_s for job in running])
+        if self._search is None or key != self._search_key:
+            linear_s = self._options.window_linear_ns // SECOND
+            self._search = UniformSearch(
+                running, self._everything, linear_s, not self._latest, ctld.selection.guess_end
+            )
+            self._search_key = key
+        return self._search
+
+    def _nothing_can_start(self, slots: Slots, now_s: int) -> bool:
+        """As BackfillCycle._nothing_can_start(), on a map kept from before."""
+        begin, end, unreserved, _records = slots
+        free = self._ctld.selection.free_nodes() & self._ctld.nodes.avail
+        place, last = bisect_right(end, now_s), len(begin)
+        for part, demand in self._queue.demand():
+            free &= part.nodes
+            for length_s, fewest in demand:
+                while place < last and begin[place] <= now_s + length_s:
+                    free &= unreserved[place]
+                    place += 1
+                if free.bit_count() >= fewest:
+                    return False
+        return True
+
+    # --- what must be planned anew
+
+    def _plan_anew(self, kept: int, now_s: int) -> None:
+        """Plan the records from number `kept` on."""
+        plans, entries, options = self._plans, self._queue.entries, self._options
+        space = self._map(plans[kept - 1].after if kept else None, now_s)
+        reserved = any(plan.reserved for plan in plans)
+        for place in range(kept, len(entries)):
+            if self.tested >= options.max_job_test:
+                return
+            plan = Plan(entries[place][-1])
+            outcome = self._test(plan, space, now_s)
+            if outcome == "end":
+                return
+            if outcome == "started":
+                self.started += 1
+                self.tested += plan.tested
+                continue
+            if not self.started:
+                # behind a start the order of the queue no longer is that of the plans
+                plan.after = (
+                    (space.begin[:], space.end[:], space.free[:], space.records)
+                    if plan.reserved or not plans
+                    else plans[-1].after
+                )
+                plans.append(plan)
+            self._count(plan)
+            reserved = reserved or bool(plan.reserved)
+            if reserved and self._nothing_can_start((space.begin, space.end, space.free, 0), now_s):
+                return
+
+    def _map(self, slots: Slots | None, now_s: int) -> NodeSpace:
+        """The map as it was, its end moved on with the time; or an empty one."""
+        space = NodeSpace(now_s, self._window_s, self._resolution_s, self._ctld.nodes.avail, None)
+        if slots is not None:
+            over_s = space.end[0]
+            space.begin, space.end, space.free = slots[0][:], slots[1][:], slots[2][:]
+            space.end[-1] = over_s
+            space.records = slots[3]
+            space.licenses = [None] * len(space.begin)
+        return space
+
+    def _test(self, plan: Plan, space: NodeSpace, now_s: int) -> str:
+        """TRY_LATER: ... for one record: started, reserved, skip or end. See BackfillCycle._try_uniform()."""
+        record, search = plan.record, self._chain()
+        uniform = record.uniform
+        assert isinstance(uniform, tuple)
+        assert self._base is not None
+        count, choose = uniform
+        everywhere = self._base[1]
+        begin, end, free = space.begin, space.end, space.free
+        last, length_s = len(begin) - 1, record.shortest_s
+        freed, ends = search.freed, search.ends
+        exact = len(self._queue) > self._options.max_job_test
+        start_s = now_s
+        while True:
+            if end[-1] < start_s:
+                self._bound_by_window(plan, space)
+                return "skip"
+            end_s = start_s + length_s
+            place = bisect_right(end, start_s)
+            if start_s <= now_s and place <= last and end[place] < plan.bound_s:
+                plan.bound_s = end[place]
+            avail, later_s, hopeless = everywhere, 0, False
+            while place <= last:
+                here = avail & free[place]
+                inside = begin[place] <= end_s
+                if not later_s and place < last and everywhere & free[place + 1] & ~here:
+                    later_s = end[place]
+                    if inside and not exact and (here & freed[bisect_right(ends, later_s)]).bit_count() < count:
+                        plan.refused.append((here, later_s))
+                        hopeless = True
+                        break
+                if not inside:
+                    if not later_s and place + 1 < last:
+                        later_s = end[place + 1]
+                    if start_s <= now_s and begin[place] - length_s < plan.bound_s:
+                        plan.bound_s = begin[place] - length_s
+                    break
+                avail = here
+                place += 1
+            if not hopeless and avail.bit_count() >= count:
+                plan.tested = True
+                found = search.will_run(avail, count, choose, now_s, start_s, later_s, False)
+                if found is None:
+                    plan.refused.append((avail, later_s))
+                else:
+                    plan.answers.append((avail, 0 if start_s <= now_s else start_s, later_s, *found))
+                    outcome, again_s = self._with_start(plan, space, now_s, start_s, later_s, avail, found)
+                    if outcome:
+                        return outcome
+                    later_s = again_s
+            if not later_s:
+                return "skip"
+            start_s = later_s
+
+    def _with_start(
+        self, plan: Plan, space: NodeSpace, now_s: int, tried_s: int, later_s: int, usable: int, found: tuple[int, int]
+    ) -> tuple[str, int]:
+        """(outcome, 0) or ("", where to try next). See BackfillCycle._with_start()."""
+        record, nodes = plan.record, found[1]
+        start_s = max(found[0], tried_s)
+        begin_s, over_s = space.slot(start_s, record.shortest_s, True)
+        if start_s > now_s:
+            if space.overlaps(begin_s, over_s, nodes):
+                return "", start_s + (space.resolution_s if start_s == tried_s and self._latest else 0)
+        else:
+            plan.bound_s = min(plan.bound_s, now_s + 1)
+            later_s = 0
+            if nodes & self._ctld.nodes.completing:
+                start_s = now_s + 1
+                begin_s, over_s = space.slot(start_s, record.shortest_s, True)
+            elif not isinstance(attempt_start(self._ctld, record.job, record.part, usable, "backfill"), Refusal):
+                self._ctld.last_job_update_s = self._ctld.now_s()
+                return "started", 0
+            if space.overlaps(begin_s, over_s, nodes):
+                return "", start_s
+        if later_s and start_s > later_s:
+            return "", later_s
+        if start_s > now_s + self._window_s:
+            plan.bound_s = min(plan.bound_s, start_s - self._window_s)
+            return "skip", 0
+        if space.records >= self._options.node_space_size:
+            return "end", 0
+        if over_s > space.end[-1]:
+            self._bound_by_window(plan, space)
+        space.reserve(begin_s, over_s, nodes)
+        plan.reserved = nodes
+        self._tell(record, start_s, nodes)
+        return "reserved", 0
+
+    def _bound_by_window(self, plan: Plan, space: NodeSpace) -> None:
+        plan.bound_s = min(plan.bound_s, space.end[-1] + space.resolution_s - self._window_s)
+
+    def _tell(self, record: QueueRecord, start_s: int, nodes: int) -> None:
+        job, ctld = record.job, self._ctld
+        first = not job.planned_start_s
+        job.planned_start_s = start_s
+        if first and job.state is JobState.PENDING:
+            ctld.emit(Kind.JOB_PLANNED, "backfill", job.id, ctld.nodes.hostlist(nodes), ctld.at_s(start_s), "ns")
