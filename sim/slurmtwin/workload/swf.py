@@ -96,33 +96,33 @@ class _Reader:
         yield from in_submit_order(self._read(), self.account, self.lenient)
         self._end()
 
-    def _rows(self) -> Iterator[tuple[int, Row, list[str]]]:
-        """(line, 18 numbers, text columns) of each job row."""
+    def _rows(self) -> Iterator[tuple[int, Row, str]]:
+        """(line number, 18 numbers, line) of each job row."""
         account, get = self.account, self._row
         number = 0
         for line in self.lines:
             number += 1
-            parts = line.split(None, FIELDS)
             try:
-                row = list(map(int, parts[:FIELDS]))
+                row = list(map(int, line.split()))
             except ValueError:
                 row = []
-            if len(row) < FIELDS:
+            if len(row) != FIELDS:
                 try:
-                    row = get(line, parts)
+                    row = get(line)
                 except InputError as error:
                     account.rows += 1
                     self._broken(error, Where(self.path, number))
                     continue
-            if row:
-                account.rows += 1
-                yield number, row, parts
+                if not row:
+                    continue
+            account.rows += 1
+            yield number, row, line
 
     def _read(self) -> Iterator[tuple[JobRequest, int]]:
         make, take, names = self._job, self.numbers.take, self.user_names
         build = RequestFactory("job_id", "submit_ns", "run_ns", "limit_ns", "ntasks", "user")
         plain = self.options.processors == "cpus" and self.options.users
-        for number, row, parts in self._rows():
+        for number, row, line in self._rows():
             job, submit, _, run, _, _, _, procs, limit, memory, status, user, _, _, _, _, before, _ = row
             base = self.base
             # The plain row, nothing filled in or altered: the fast way. The other one is `_job`.
@@ -136,7 +136,7 @@ class _Reader:
                 ), number  # fmt: skip
                 continue
             try:
-                request = make(row, parts, number)
+                request = make(row, line, number)
             except InputError as error:
                 self._broken(error, error.where or Where(self.path, number))
                 continue
@@ -148,8 +148,8 @@ class _Reader:
             raise error.at(where)
         self.account.drop(f"broken row: {error.message.split(':')[0]}", where)
 
-    def _row(self, line: str, parts: list[str]) -> Row:
-        """A row that is not 18 plain integers: a comment, decimals, or an error. Empty for no row."""
+    def _row(self, line: str) -> Row:
+        """A row that is not 18 plain integers: a comment, decimals, more columns, or an error. Empty for no row."""
         text = line.strip()
         if not text:
             return []
@@ -158,6 +158,7 @@ class _Reader:
             if found:
                 self.header.setdefault(found[1].lower(), found[2])
             return []
+        parts = line.split(None, FIELDS)
         if len(parts) < FIELDS:
             hint = "an SWF row is 18 numbers with spaces between"
             if text.count(";") >= FIELDS - 1:
@@ -165,7 +166,7 @@ class _Reader:
             raise InputError(f"{len(parts)} fields instead of {FIELDS}: {text[:40]!r}", hint=hint)
         return [_whole(part) for part in parts[:FIELDS]]
 
-    def _job(self, row: Row, parts: list[str], line: int) -> JobRequest | None:
+    def _job(self, row: Row, text: str, line: int) -> JobRequest | None:
         job, submit, wait, run, alloc, _, _, procs, limit, memory, status, user, *_ = row
         if status in (2, 3, 4):
             self._drop("partial execution of a checkpointed job: its summary row counts", line)
@@ -173,7 +174,7 @@ class _Reader:
         if max(submit, wait, run, limit) > MAX_SECONDS or procs > MAX_PROCESSORS or alloc > MAX_PROCESSORS:
             raise InputError("a time or a processor count is out of all bounds")
         if self.base is None:
-            self._first_row(row, parts)
+            self._first_row(row, text)
         assert self.base is not None
         job += self.offset
         if submit - self.base < 0 and submit < 0:
@@ -199,17 +200,17 @@ class _Reader:
             self._alter("ran beyond its requested time: Slurm will end it at its limit", line)
         if procs > self.largest:
             self.largest = procs
-        return self._request(row, parts, line, job, procs, memory, cancel_ns, user, status)
+        return self._request(row, text, line, job, procs, memory, cancel_ns, user, status)
 
     def _request(
-        self, row: Row, parts: list[str], line: int, job: int, procs: int, memory: int, cancel_ns: int | None,
+        self, row: Row, text: str, line: int, job: int, procs: int, memory: int, cancel_ns: int | None,
         user: int, status: int,
     ) -> JobRequest:  # fmt: skip
         assert self.base is not None
         submit, run, limit = row[1], row[3], row[8]
         more: dict[str, int | str] = {}
         if self.metacentrum:
-            self._pbs(parts, procs, more, line)
+            self._pbs(text, procs, more, line)
         if memory > 0 and self.memory != "ignore":
             self._memory(memory, procs, more)
         if self.options.processors == "nodes":
@@ -249,10 +250,9 @@ class _Reader:
         if max(v for k, v in more.items() if k.startswith("mem") and isinstance(v, int)) > 2**40:
             raise InputError(f"field 10 asks for {amount}: out of all bounds")
 
-    def _pbs(self, parts: list[str], procs: int, more: dict[str, int | str], line: int) -> None:
+    def _pbs(self, text: str, procs: int, more: dict[str, int | str], line: int) -> None:
         """Nodes and tasks per node of a PBS request such as 2:ppn=8:x86_64#excl (last column)."""
-        request = parts[FIELDS].split()[-1] if len(parts) > FIELDS else ""
-        found = _PBS_CHUNK.match(request)
+        found = _PBS_CHUNK.match(text.split()[-1])
         nodes, per_node = (int(found[1]), int(found[2] or 1)) if found else (0, 0)
         if not found or nodes * per_node != procs:
             self._alter("PBS request does not give the processors: only their number is used", line)
@@ -264,7 +264,7 @@ class _Reader:
         if found[4]:
             more["exclusive"] = "node"
 
-    def _first_row(self, row: Row, parts: list[str]) -> None:
+    def _first_row(self, row: Row, text: str) -> None:
         """Time base, numbering, dialect and unit, found at the first job and written into the account."""
         note = self.account.notes.append
         submit = row[1]
@@ -274,7 +274,7 @@ class _Reader:
         if row[0] < 1:
             self.offset = 1 - row[0]
             note(f"job numbers start at {row[0]}: {self.offset} added to each")
-        extra = parts[FIELDS].split() if len(parts) > FIELDS else []
+        extra = text.split()[FIELDS:]
         self.metacentrum = len(extra) == 3 and extra[0].startswith("{") and extra[2][0].isdigit()
         if self.metacentrum:
             note("21 columns with a PBS request: MetaCentrum's dialect; fields 17 and 18 are not used")
