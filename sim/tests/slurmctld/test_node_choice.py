@@ -203,6 +203,18 @@ def test_oversubscribe_rows(setting, count):
     assert started == count
 
 
+def test_jobs_of_an_exclusive_partition_share_no_row():
+    """slurm.md 1.3 "OverSubscribe=NO (default) / EXCLUSIVE": nor do jobs of a forced partition enter their nodes."""
+    bench = Bench(
+        CORES + "NodeName=n0 CPUs=1\nPartitionName=forced Nodes=n0 Default=YES OverSubscribe=FORCE:2\n"
+        "PartitionName=shut Nodes=n0 OverSubscribe=EXCLUSIVE\n"
+    )
+    job = bench.start(partition="shut")
+    assert bench.nodes() == "busy"
+    bench.end(job)
+    assert [bench.nodes(), bench.nodes(partition="shut"), bench.nodes(), bench.nodes()] == ["n0", "busy", "n0", "busy"]
+
+
 def test_yes_shares_only_with_jobs_that_ask():
     """slurm.md 1.3 "Sharing steps in cons_tres": jobs that do not share end after test 1."""
     bench = Bench(CORES + "NodeName=n0 CPUs=1\nPartitionName=main Nodes=n0 Default=YES OverSubscribe=YES:2\n")

@@ -14,9 +14,8 @@ from slurmtwin.models.slurmctld.selection.weights import WeightGroups
 from slurmtwin.models.slurmctld.tables import NodeTable
 
 VERSIONS = pytest.mark.parametrize("version", [(22, 5), (24, 11), (26, 5)])
-NODES = NodeTable(conf_of(CORES + "NodeName=n[0-11] CPUs=4\n").nodes)
-LEAVES = tuple(SwitchConf(name=f"s{i}", nodes=tuple(f"n{4 * i + j}" for j in range(4))) for i in range(3))
-TOP = SwitchConf(name="top", switches=("s0", "s1", "s2"))
+NODES = NodeTable(conf_of(CORES + "NodeName=n[0-15] CPUs=4\n").nodes)
+LEAVES = tuple(SwitchConf(name=f"s{i}", nodes=tuple(f"n{4 * i + j}" for j in range(4))) for i in range(4))
 
 
 def demand(**more):
@@ -25,16 +24,17 @@ def demand(**more):
     return Demand(**(given | more))
 
 
-def choose(version, free, nodes, switches=0, waited_s=0):
+def choose(version, free, nodes, switches=0, waited_s=0, leaves=3):
     """Node indices chosen for a job of `nodes` whole one-CPU nodes out of the free ones."""
     shape = Shape(1, 1, 1, 1, 1, 1, 1000, 1000, 1, ())
     ask = Ask(demand(switches=switches, switch_wait_s=300), nodes, 500_000, nodes, nodes, 0, True)
     bitmap = sum(1 << i for i in free)
-    tree = SwitchTree((*LEAVES, TOP), NODES, version)
+    top = SwitchConf(name="top", switches=tuple(leaf.name for leaf in LEAVES[:leaves]))
+    tree = SwitchTree((*LEAVES[:leaves], top), NODES, version)
     found = tree.choose(ask, [(bitmap, Fit(1, 1, 1, 1, shape, 1, 1))], WeightGroups([(1, -1)]), waited_s)
     if found is None:
         return None
-    return [i for i in range(12) if found.nodes >> i & 1], found.switch_ok
+    return [i for i in range(16) if found.nodes >> i & 1], found.switch_ok
 
 
 @VERSIONS
@@ -60,3 +60,9 @@ def test_switches_wait(version):
 def test_too_few_nodes(version):
     """slurm.md 9 "topology/tree": nothing is chosen when all leaves together do not suffice."""
     assert choose(version, [0, 4], 3) is None
+
+
+@VERSIONS
+def test_the_fuller_leaf_goes_last_when_none_completes_the_job(version):
+    """slurm.md 9 "topology/tree": at equal distance the leaf with more free nodes is the next one."""
+    assert choose(version, [0, 1, 2, 3, 4, 8, 9, 12, 13], 8, leaves=4) == ([0, 1, 2, 3, 8, 9, 12, 13], True)
