@@ -63,14 +63,13 @@ def parse_licenses(text: str) -> tuple[tuple[str, int], ...]:
 def set_sizes(job: Job, request: JobRequest) -> None:
     """Fill nodes_min, nodes_max, tasks, cpus_min and pn_min_cpus from the request."""
     nodes_min, nodes_max = request.nodes_min, request.nodes_max
-    if nodes_min is not None and nodes_max is None:
-        nodes_max = nodes_min  # --nodes=N is N-N
-    per_node = request.ntasks_per_node
-    tasks = request.ntasks
-    if nodes_min is None and request.nodelist:
+    per_node, tasks = request.ntasks_per_node, request.ntasks
+    if nodes_min is not None:
+        if nodes_max is None:
+            nodes_max = nodes_min  # --nodes=N is N-N
+    elif request.nodelist:
         nodes_min = len(set(expand(request.nodelist)))
-        nodes_max = nodes_max or 0
-    if nodes_min is None and tasks is not None and per_node:
+    elif tasks is not None and per_node:
         nodes_min = -(-tasks // per_node)
     estimated = tasks
     if estimated is None:

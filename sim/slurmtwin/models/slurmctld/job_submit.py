@@ -56,16 +56,20 @@ class Submission:
     def _fill(self, job: Job, request: JobRequest) -> str | None:
         """The record's fields; a refusal in sbatch's words."""
         ctld = self._ctld
+        named = 0
         try:
             if request.array:
                 job.array_waiting, job.array_max = parse_array(request.array)
-            job.gres = parse_gres(request.gres)
-            job.licenses = parse_licenses(request.licenses)
-            for name in (*expand(request.nodelist), *expand(request.exclude)):
-                if name not in ctld.nodes.by_name:
-                    return "Invalid node name specified"
+            if request.gres:
+                job.gres = parse_gres(request.gres)
+            if request.licenses:
+                job.licenses = parse_licenses(request.licenses)
+            if request.nodelist or request.exclude:
+                named = self._named_nodes(request)
         except (InputError, ValueError):
             return "Invalid job request"
+        except KeyError:
+            return "Invalid node name specified"
         if not self._partitions(job, request):
             return "Invalid partition name specified"
         set_sizes(job, request)
@@ -73,7 +77,7 @@ class Submission:
         set_memory(job, request, first, ctld.conf)
         if not fit_memory_limit(job, first, ctld.conf):
             return "Memory required by task is not available"
-        if request.nodelist and len(set(expand(request.nodelist))) > (job.nodes_max or 1 << 30):
+        if named > (job.nodes_max or named):
             return "Node count specification invalid"
         self._fill_times(job, request)
         job.whole_node = request.exclusive == "node"
@@ -82,20 +86,28 @@ class Submission:
         job.batch_flag = 0 if request.interactive else 1
         return None
 
+    def _named_nodes(self, request: JobRequest) -> int:
+        """How many nodes --nodelist names. KeyError when one, or one of --exclude, does not exist."""
+        table = self._ctld.nodes
+        table.bitmap(expand(request.exclude))
+        return table.bitmap(expand(request.nodelist)).bit_count()
+
     def _partitions(self, job: Job, request: JobRequest) -> bool:
         ctld = self._ctld
         if not request.partition:
-            if self._default is not None:
-                job.parts = [self._default]
+            if self._default is None:
+                return False
+            job.parts = [self._default]
         else:
             names = dict.fromkeys(name.strip() for name in request.partition.split(","))
             if any(name not in ctld.partitions for name in names):
                 return False
             job.parts = [ctld.partitions[name] for name in names]
-            # build_part_list(): higher tiers first, the order of the request inside a tier
-            job.parts.sort(key=lambda part: -part.conf.priority_tier)
-        job.part = job.parts[0] if job.parts else None
-        return bool(job.parts)
+            if len(job.parts) > 1:
+                # build_part_list(): higher tiers first, the order of the request inside a tier
+                job.parts.sort(key=lambda part: -part.conf.priority_tier)
+        job.part = job.parts[0]
+        return True
 
     def _fill_times(self, job: Job, request: JobRequest) -> None:
         ctld = self._ctld
