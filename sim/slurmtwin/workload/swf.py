@@ -177,8 +177,11 @@ class _Reader:
             self._first_row(row, text)
         assert self.base is not None
         job += self.offset
-        if submit - self.base < 0 and submit < 0:
+        if submit < 0:
             raise InputError(f"submit time {submit} is negative")
+        if submit < self.base:
+            self._alter("submitted before the first row: at time 0", line)
+            submit = row[1] = self.base
         if job < 1 or not self.numbers.take(job):
             raise InputError(f"job number {row[0]} {'is not above 0' if job < 1 else 'is taken'}")
         if procs <= 0:

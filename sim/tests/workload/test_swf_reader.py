@@ -139,6 +139,13 @@ def test_epoch_submit_times_count_from_the_first(load: Load) -> None:
     assert any("since 1970" in note for note in stream.account.notes)
 
 
+def test_an_epoch_row_from_before_the_first_is_submitted_at_time_0(load: Load) -> None:
+    """No submit time is negative; the account says so."""
+    jobs, stream = load(row(submit=1_356_996_147), row(id=2, submit=1_356_996_140))
+    assert [job.submit_ns for job in jobs] == [0, 0]
+    assert "submitted before the first row: at time 0" in stream.account.altered
+
+
 def test_job_numbers_that_start_at_0_are_moved_by_one(load: Load) -> None:
     """SWF numbers from 1; MetaCentrum from 0."""
     jobs, stream = load(row(id=0), row(id=1))
