@@ -123,6 +123,8 @@ def test_what_is_removed_is_gone_with_what_is_below(database: Database) -> None:
     qos, assocs = database(*TREE, "add qos x", "remove qos where name=x", "delete user name=v", "remove account b")
     assert set(qos) == {"normal"}
     assert set(assocs) == {("a", ""), ("a", "u")}
+    _, assocs = database("add account x", *TREE, "add account c parent=b", "add user w account=c", "remove account a")
+    assert set(assocs) == {("x", "")}
 
 
 def test_the_cluster_s_options_are_root_s(database: Database) -> None:

@@ -160,6 +160,12 @@ def test_rows_out_of_order_are_sorted_within_a_window(load: Load) -> None:
     assert any("not in submit order" in note for note in stream.account.notes)
 
 
+def test_rows_of_one_instant_come_out_by_number(load: Load) -> None:
+    """Equal submit times are ordered by job number."""
+    jobs, _ = load(row(id=5), row(id=2), row(id=9), row(id=3))
+    assert [job.job_id for job in jobs] == [2, 3, 5, 9]
+
+
 def test_a_header_that_contradicts_the_rows_is_noted(load: Load) -> None:
     """lublin_256: MaxNodes 64 in a file of 256-processor jobs."""
     _, stream = load("; MaxNodes: 64", "; MaxJobs: 9", row(procs=256))

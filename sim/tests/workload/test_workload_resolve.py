@@ -134,7 +134,7 @@ def test_feedback_users_wait_for_their_jobs() -> None:
     first = [job for job in jobs if not job.after_job]
     assert len(jobs) == 18
     assert len(first) == 3
-    assert all(user[job.after_job] == job.user and job.think_ns >= 0 for job in jobs if job.after_job)
+    assert all(user[job.after_job] == job.user and job.think_ns > 0 for job in jobs if job.after_job)
 
 
 def test_generated_jobs_are_numbered_behind_the_others(tmp_path: Path) -> None:
