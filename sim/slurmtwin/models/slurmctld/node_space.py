@@ -34,15 +34,20 @@ class NodeSpace:
         end_s = start_s + length_s + (resolution - 1 if round_up else 0)
         return start_s // resolution * resolution, end_s // resolution * resolution
 
-    def reserve(self, start_s: int, end_s: int, nodes: int, licenses: Iterable[tuple[str, int]] = ()) -> None:
-        """_add_reservation(): take `nodes` (and licences) out of all slots from start to end, at least one slot."""
+    def reserve(
+        self, start_s: int, end_s: int, nodes: int, licenses: Iterable[tuple[str, int]] = ()
+    ) -> tuple[int, int]:
+        """_add_reservation(): take `nodes` (and licences) out of all slots from start to end, at least one slot.
+
+        Returns how many slots at the beginning and at the end of the map are as they were.
+        """
         begin, end, free = self.begin, self.end, self.free
         self.version += 1
         start_s = max(start_s, begin[0])
         end_s = max(end_s, start_s + self.resolution_s)
         first = bisect_right(end, start_s - 1)
         if first == len(end):
-            return
+            return len(end), 0
         before = max(0, first - 1)
         if end[first] > start_s:
             self._split(first, start_s)
@@ -57,7 +62,9 @@ class NodeSpace:
                 stop = last + 1
                 break
             last += 1
+        same_at_end = max(0, len(begin) - last - 2)
         self._merge_one(before, stop)
+        return before, same_at_end
 
     def _split(self, place: int, at_s: int) -> None:
         self.begin.insert(place + 1, at_s)

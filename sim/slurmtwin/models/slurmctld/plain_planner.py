@@ -74,6 +74,13 @@ class PlainPlanner:
         self._base: tuple[int, int, int] | None = None
         self._search: UniformSearch | None = None
         self._search_key: tuple[int, list[int]] = (-1, [])
+        self._hints_of: tuple[NodeSpace, UniformSearch] | None = None
+        self._grows: list[bool] = []
+        self._caps: list[int] = []
+        self._alive: list[tuple[int, int]] = []
+        """Lengths with the fewest nodes wanted for so long that still might start in this cycle."""
+        self._alive_at = -1
+        self._idle = 0
         self.started = 0
         self.tested = 0
         self.planned = 0
@@ -102,6 +109,7 @@ class PlainPlanner:
             self._base = base
             self._plans.clear()
         self.started = self.tested = self.planned = 0
+        self._alive_at = -1
         self.valid_until_s = _FAR_S
         queue.lock()
         try:
@@ -155,7 +163,8 @@ class PlainPlanner:
             if (free & nodes).bit_count() >= count:
                 return False
         for usable, from_s, until_s, start_s, nodes in plan.answers:
-            if search.will_run(usable, count, choose, now_s, from_s or now_s, until_s, False) != (start_s, nodes):
+            found = search.will_run(usable, count, choose, now_s, from_s or now_s, until_s, False)
+            if found is None or found[1] != nodes or max(found[0], from_s) != start_s:
                 return False
         return True
 
@@ -180,16 +189,21 @@ class PlainPlanner:
     def _nothing_can_start(self, slots: Slots, now_s: int) -> bool:
         """As BackfillCycle._nothing_can_start(), on a map kept from before."""
         begin, end, unreserved, _records = slots
-        free = self._ctld.selection.free_nodes() & self._ctld.nodes.avail
-        place, last = bisect_right(end, now_s), len(begin)
-        for part, demand in self._queue.demand():
-            free &= part.nodes
-            for length_s, fewest in demand:
-                while place < last and begin[place] <= now_s + length_s:
-                    free &= unreserved[place]
-                    place += 1
-                if free.bit_count() >= fewest:
-                    return False
+        if self._alive_at != self._queue.version:
+            self._alive_at = self._queue.version
+            ((part, self._alive),) = self._queue.demand()
+            self._idle = self._ctld.selection.free_nodes() & self._ctld.nodes.avail & part.nodes
+        free, alive, last = self._idle, self._alive, len(begin)
+        place = bisect_right(end, now_s)
+        for number, (length_s, fewest) in enumerate(alive):
+            over_s = now_s + length_s
+            while place < last and begin[place] <= over_s:
+                free &= unreserved[place]
+                place += 1
+            if free.bit_count() >= fewest:
+                if number:
+                    self._alive = alive[number:]
+                return False
         return True
 
     # --- what must be planned anew
@@ -207,6 +221,7 @@ class PlainPlanner:
             if outcome == "end":
                 return
             if outcome == "started":
+                self._alive_at = -1
                 self.started += 1
                 self.tested += plan.tested
                 continue
@@ -246,40 +261,53 @@ class PlainPlanner:
         last, length_s = len(begin) - 1, record.shortest_s
         freed, ends = search.freed, search.ends
         exact = len(self._queue) > self._options.max_job_test
+        grows, caps = self._hints(space, search)
         start_s = now_s
+        place = bisect_right(end, start_s)
+        if place <= last and end[place] < plan.bound_s:
+            plan.bound_s = end[place]
         while True:
             if end[-1] < start_s:
                 self._bound_by_window(plan, space)
                 return "skip"
             end_s = start_s + length_s
-            place = bisect_right(end, start_s)
-            if start_s <= now_s and place <= last and end[place] < plan.bound_s:
-                plan.bound_s = end[place]
-            avail, later_s, hopeless = everywhere, 0, False
-            while place <= last:
-                here = avail & free[place]
-                inside = begin[place] <= end_s
-                if not later_s and place < last and everywhere & free[place + 1] & ~here:
-                    later_s = end[place]
-                    if inside and not exact and (here & freed[bisect_right(ends, later_s)]).bit_count() < count:
-                        plan.refused.append((here, later_s))
-                        hopeless = True
+            ahead = place
+            while ahead < last:  # on to the slot behind which more nodes are free; that one bounds this try
+                if grows[ahead]:
+                    if exact or caps[ahead] >= count or begin[ahead] > end_s:
                         break
-                if not inside:
-                    if not later_s and place + 1 < last:
-                        later_s = end[place + 1]
-                    if start_s <= now_s and begin[place] - length_s < plan.bound_s:
-                        plan.bound_s = begin[place] - length_s
+                    start_s = end[ahead]
+                    plan.refused.append((free[ahead] & everywhere, start_s))
+                    end_s = start_s + length_s
+                    place = ahead + 1
+                elif begin[ahead] > end_s:
                     break
-                avail = here
+                ahead += 1
+            later_s = end[ahead] if ahead < last and grows[ahead] else 0
+            avail = everywhere
+            free_then = freed[bisect_right(ends, later_s)] if later_s else freed[-1]
+            fits = True
+            while place <= last and begin[place] <= end_s:
+                avail &= free[place]
                 place += 1
-            if not hopeless and avail.bit_count() >= count:
+                if (avail & free_then).bit_count() < count and later_s and not exact:
+                    fits = False
+                    break
+            if fits and place <= last:
+                if not later_s and place + 1 < last:
+                    later_s = end[place + 1]
+                if start_s <= now_s and begin[place] - length_s < plan.bound_s:
+                    plan.bound_s = begin[place] - length_s
+            if not fits:
+                plan.refused.append((avail, later_s))
+            elif avail.bit_count() >= count:
                 plan.tested = True
                 found = search.will_run(avail, count, choose, now_s, start_s, later_s, False)
                 if found is None:
                     plan.refused.append((avail, later_s))
                 else:
-                    plan.answers.append((avail, 0 if start_s <= now_s else start_s, later_s, *found))
+                    from_s = start_s if start_s > now_s else 0
+                    plan.answers.append((avail, from_s, later_s, max(found[0], from_s), found[1]))
                     outcome, again_s = self._with_start(plan, space, now_s, start_s, later_s, avail, found)
                     if outcome:
                         return outcome
@@ -287,6 +315,35 @@ class PlainPlanner:
             if not later_s:
                 return "skip"
             start_s = later_s
+            place = bisect_right(end, start_s)
+
+    def _hints(self, space: NodeSpace, search: UniformSearch) -> tuple[list[bool], list[int]]:
+        """Per slot: whether nodes become free behind it, and how many can be free in it at most by its end."""
+        if self._hints_of != (space, search):
+            self._hints_of = (space, search)
+            self._caps = []
+            self._grows, self._caps = self._mended(space, search, 0, 0)
+        return self._grows, self._caps
+
+    def _mended(self, space: NodeSpace, search: UniformSearch, low: int, tail: int) -> tuple[list[bool], list[int]]:
+        """The hints of all slots, computed only where the map changed."""
+        assert self._base is not None
+        everywhere = self._base[1]
+        end, free = space.end, space.free
+        count = len(end)
+        known = bool(self._caps)
+        begin_at = max(0, low - 1) if known else 0
+        end_at = count - tail if known else count
+        grows, caps = self._grows[:begin_at], self._caps[:begin_at]
+        freed, ends = search.freed, search.ends
+        for place in range(begin_at, end_at):
+            here = free[place] & everywhere
+            grows.append(place + 1 < count and bool(free[place + 1] & everywhere & ~here))
+            caps.append((here & freed[bisect_right(ends, end[place])]).bit_count())
+        if known and tail:
+            grows += self._grows[-tail:]
+            caps += self._caps[-tail:]
+        return grows, caps
 
     def _with_start(
         self, plan: Plan, space: NodeSpace, now_s: int, tried_s: int, later_s: int, usable: int, found: tuple[int, int]
@@ -318,7 +375,9 @@ class PlainPlanner:
             return "end", 0
         if over_s > space.end[-1]:
             self._bound_by_window(plan, space)
-        space.reserve(begin_s, over_s, nodes)
+        unchanged = space.reserve(begin_s, over_s, nodes)
+        assert self._search is not None
+        self._grows, self._caps = self._mended(space, self._search, *unchanged)
         plan.reserved = nodes
         self._tell(record, start_s, nodes)
         return "reserved", 0
