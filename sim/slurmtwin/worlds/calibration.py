@@ -9,27 +9,44 @@ from typing import Any, Final
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.yaml_file import load_yaml, plain
-from slurmtwin.models.slurmctld.host_costs import HostCosts
+from slurmtwin.engine.random_streams import RandomStreams
+from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 
 HOST_COSTS_SCHEMA: Final = "slurmtwin/host-costs/1"
 HOST_COSTS_FILE: Final = Path(__file__).with_name("host_costs.yaml")
 
 
+SPREADS: Final = ("launch_spread", "exit_notice_spread")
+"""Measured values, equally likely, of costs that differ from job to job (host.noise)."""
+
+
+def load_host_noise(version: str, factor: float, streams: RandomStreams, path: Path = HOST_COSTS_FILE) -> HostNoise:
+    """Draws from the spreads of a version at an acceleration, from streams of their own."""
+    entry = _entry(version, path)
+    values = [[round(ms * MS * factor) for ms in entry[name]] for name in SPREADS]
+    return HostNoise(*(streams.choice_ns(f"host.{name}", v) for name, v in zip(SPREADS, values, strict=True)))
+
+
 def load_host_costs(version: str, path: Path = HOST_COSTS_FILE) -> tuple[HostCosts, str]:
     """(costs, their origin) of a Slurm version. Raises InputError when the file lacks the version or a cost."""
+    entry = _entry(version, path)
+    return host_costs(entry, path), str(entry.get("origin", ""))
+
+
+def _entry(version: str, path: Path) -> dict[str, Any]:
     document = plain(load_yaml(path))
     if not isinstance(document, dict) or document.get("schema") != HOST_COSTS_SCHEMA:
         raise InputError(f"not a {HOST_COSTS_SCHEMA} document", Where(str(path), 1))
     entry = document.get(version)
     if not isinstance(entry, dict):
         raise InputError(f"no host costs for Slurm {version}", Where(str(path)))
-    return host_costs(entry, path), str(entry.get("origin", ""))
+    return entry
 
 
 def host_costs(entry: dict[str, Any], path: Path = HOST_COSTS_FILE) -> HostCosts:
     """HostCosts of one mapping of milliseconds; every cost must be named, nothing else may be."""
     names = {f.name.removesuffix("_ns"): f.name for f in fields(HostCosts)}
-    unknown = sorted(set(entry) - set(names) - {"origin"})
+    unknown = sorted(set(entry) - set(names) - {"origin", *SPREADS})
     missing = sorted(set(names) - set(entry))
     if unknown or missing:
         problem = f"{unknown[0]} is unknown" if unknown else f"{missing[0]} is missing"

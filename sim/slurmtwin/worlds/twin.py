@@ -33,7 +33,7 @@ from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
 from slurmtwin.models.slurmctld.states import Reason
 from slurmtwin.workload.resolve import resolve
 from slurmtwin.workload.slurm_conf import cluster_conf
-from slurmtwin.worlds.calibration import load_host_costs
+from slurmtwin.worlds.calibration import load_host_costs, load_host_noise
 from slurmtwin.worlds.job_feed import JobFeed
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.start_times import StartTimes
@@ -88,7 +88,10 @@ class TwinWorld:
         self.cluster = SlurmCluster(self.env, conf, sink, self.costs, self._times.epoch_ns, self._assembly)
         self.feed = JobFeed(self.cluster, iter(jobs), self._times)
         self.feed.on_change = self._maybe_over
-        self._assembly.side(self.cluster).job_over = self.feed.job_over
+        side = self._assembly.side(self.cluster)
+        side.job_over = self.feed.job_over
+        if scenario.host.noise:
+            side.noise = load_host_noise(conf.version, scenario.host.factor, streams)
         self._faults_left = len(scenario.faults)
         self._stopping = False
         self._moved_ns = 0

@@ -141,6 +141,14 @@ def test_host_costs_of_every_version_are_complete(version: str) -> None:
     assert HOST_COSTS_FILE.is_file()
 
 
+def test_noise_draws_host_costs_from_their_spread() -> None:
+    """host.noise: launch times differ from job to job and from seed to seed, never between equal seeds."""
+    noisy = a_scenario(host={"noise": True})
+    hashes = [run_scenario(noisy, options=TwinOptions(seed=seed)).event_hash for seed in (1, 1, 2)]
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert run_scenario(a_scenario(), options=TwinOptions(seed=1)).event_hash != hashes[0]
+
+
 @pytest.mark.parametrize("entry", [{}, {"launch": 1, "warp": 2}])
 def test_host_costs_with_missing_or_unknown_names_are_refused(entry: dict[str, Any]) -> None:
     """A cost that is not given is not guessed."""

@@ -6,6 +6,7 @@ In simulated nanoseconds. At acceleration k the host's own work costs k times as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 
@@ -47,4 +48,13 @@ class HostCosts:
 
     def scaled(self, factor: float) -> HostCosts:
         """The same host as seen from a clock that runs `factor` times as fast."""
-        return replace(self, **{f.name: round(getattr(self, f.name) * factor) for f in fields(self) if f.name.endswith("_ns")})
+        names = [f.name for f in fields(self) if f.name.endswith("_ns")]
+        return replace(self, **{name: round(getattr(self, name) * factor) for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class HostNoise:
+    """Draws in place of the medians that differ from job to job."""
+
+    launch_ns: Callable[[], int]
+    exit_notice_ns: Callable[[], int]

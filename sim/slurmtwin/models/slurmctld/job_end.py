@@ -37,6 +37,10 @@ class JobEnd:
         job = ctld.jobs.get(work.slurm_id)
         if job is None or job.start_s != work.start_s or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
             return  # a late or a second completion
+        preemption = self._lifecycle.preemption
+        if preemption.in_grace(job) and preemption.mode(job) == "requeue" and ctld.conf.version != "22.05":
+            preemption.go(job, "requeue")  # its own end does not save a victim from being requeued
+            return
         for part_of in job.het_job or (job,):
             self.finish(part_of, self._outcome(part_of, work), exit_code=work.exit_code, signal=work.signal)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from slurmtwin.contract.jobs import JobRequest
     from slurmtwin.engine.environment import Call, Environment
     from slurmtwin.engine.event_sink import EventSink
-    from slurmtwin.models.slurmctld.host_costs import HostCosts
+    from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Job
     from slurmtwin.models.slurmd.parts import Slurmds, ToController
@@ -41,7 +41,7 @@ def _ignore(_number: int) -> None:
 class NodeSide:
     """What every job on the nodes needs: the environment's clock, the event sink, and the way to slurmctld."""
 
-    __slots__ = ("cluster", "costs", "env", "job_over", "sink", "slurmds", "stepd_tries")
+    __slots__ = ("cluster", "costs", "env", "job_over", "noise", "sink", "slurmds", "stepd_tries")
 
     def __init__(
         self,
@@ -57,6 +57,8 @@ class NodeSide:
         self.slurmds = slurmds
         self.cluster = cluster
         self.costs = costs
+        self.noise: HostNoise | None = None
+        """Draws of launch and notice times; None: their medians."""
         self.job_over: Callable[[int], None] = _ignore
         """Told the workload's number of each job (or task) that is over for good: users who wait for it go on."""
         self.stepd_tries = STEPD_TRIES_OLD if version == "22.05" else -1
@@ -103,7 +105,8 @@ class BatchJob:
         """REQUEST_BATCH_JOB_LAUNCH is on its way to a slurmd that answers."""
         side = self._side
         side.slurmds.works[self.slurm_id] = self
-        self._call = side.env.call_in(side.costs.launch_ns + side.costs.prolog_ns, self._begin)
+        launch_ns = side.costs.launch_ns if side.noise is None else side.noise.launch_ns()
+        self._call = side.env.call_in(launch_ns + side.costs.prolog_ns, self._begin)
 
     def _emit(self, kind: Kind, detail: str | None) -> None:
         side = self._side
@@ -123,7 +126,11 @@ class BatchJob:
     def _exit(self, _argument: object) -> None:
         self.exit_code = self.request.exit_code
         self._ended(_ENDED_WELL if not self.exit_code else detail_text(exit_code=self.exit_code))
-        self._call = self._side.env.call_in(self._side.costs.exit_notice_ns, self._report)
+        self._call = self._side.env.call_in(self._notice_ns(), self._report)
+
+    def _notice_ns(self) -> int:
+        side = self._side
+        return side.costs.exit_notice_ns if side.noise is None else side.noise.exit_notice_ns()
 
     def _ended(self, detail: str) -> None:
         self.live = False
@@ -171,7 +178,7 @@ class BatchJob:
         self._cancel()
         self.signal = signal
         self._ended(detail_text(exit_code=0, signal=signal))
-        self._call = self._side.env.call_in(self._side.costs.exit_notice_ns, self._report)
+        self._call = self._side.env.call_in(self._notice_ns(), self._report)
 
     def stop(self) -> None:
         """SIGSTOP to every process (suspend); a script on its way here begins and stops."""
