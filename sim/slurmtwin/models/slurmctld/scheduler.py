@@ -51,6 +51,8 @@ class Scheduler:
         self._full_requested = False
         self._options_read = False
         self._free_at_ns = 0
+        self._quiet: tuple[object, ...] | None = None
+        self._quiet_stamps = False
         self.serving = False
 
     def start(self) -> None:
@@ -173,7 +175,29 @@ class Scheduler:
             return
         if not options.reduce_completing_frag and recently_completing(ctld):
             return
-        self.run_pass(full)
+        state = self._state() if full else None
+        if state is not None and state == self._quiet:
+            if self._quiet_stamps:
+                ctld.last_job_update_s = ctld.now_s()
+            return
+        started = self.run_pass(full)
+        self._quiet = state if state is not None and not started else None
+        self._quiet_stamps = len(self.queue) > 1 or any(
+            record.job.reason == Reason.NODES_DOWN for record in self.queue.fresh.values()
+        )
+
+    def _state(self) -> tuple[object, ...] | None:
+        """Equal states give equal full passes; None: time or other jobs may decide as well."""
+        ctld, queue = self._ctld, self.queue
+        if any(record.entry is not queue.entries[0] for record in queue.fresh.values()):
+            return None
+        if queue.odd or ctld.conf.controller.accounting_enforce or ctld.conf.timers.complete_wait_ns:
+            return None
+        if sum(1 for records in queue.in_part if records) != 1:
+            return None
+        if ctld.reservations.next_change_s(ctld.now_s()) is not None:
+            return None
+        return queue.version, ctld.selection.usage_version, ctld.nodes.avail, ctld.last_part_update_s
 
     def run_pass(self, full: bool = True) -> int:
         """One main pass now, whatever the triggers say; returns how many jobs started."""
