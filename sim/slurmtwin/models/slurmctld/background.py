@@ -63,6 +63,8 @@ class BackgroundLoop:
         self._anchor_ns = 0
         self._actions: dict[Duty, Callable[[], None]] = {}
         self._due: dict[Duty, int] = {}
+        self._asked: dict[Duty, int] = {}
+        """For an armed duty the second it was asked for: a later wish cannot bring it forward."""
         self._call: Call | None = None
         self._current: Duty | None = None
         self._looked_ns = -1
@@ -82,6 +84,7 @@ class BackgroundLoop:
     def stop(self) -> None:
         """No look comes any more."""
         self._due.clear()
+        self._asked.clear()
         if self._call is not None:
             self._call.cancel()
             self._call = None
@@ -112,6 +115,8 @@ class BackgroundLoop:
 
         Armed twice, the earlier look counts. Inside a look, a duty that comes later in the loop runs in the same one.
         """
+        if not_before_s >= self._asked.get(duty, not_before_s + 1):
+            return
         ctld = self._ctld
         if self._current is not None and duty > self._current and not_before_s <= ctld.now_s():
             look_ns = ctld.env.now_ns
@@ -121,12 +126,14 @@ class BackgroundLoop:
         if self._due.get(duty, look_ns + 1) <= look_ns:
             return
         self._due[duty] = look_ns
+        self._asked[duty] = not_before_s
         if self._current is None:
             self._wake_at(look_ns)
 
     def disarm(self, duty: Duty) -> None:
         """Forget the duty's next look."""
         self._due.pop(duty, None)
+        self._asked.pop(duty, None)
 
     def _wake_at(self, look_ns: int) -> None:
         call = self._call
@@ -141,7 +148,7 @@ class BackgroundLoop:
         due = self._due
         for duty in _DUTIES:
             if due.get(duty, now_ns + 1) <= now_ns:
-                del due[duty]
+                del due[duty], self._asked[duty]
                 self._current = duty
                 self._actions[duty]()
         self._current = None

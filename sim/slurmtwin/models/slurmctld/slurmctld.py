@@ -53,6 +53,8 @@ class Slurmctld:
         self.streams = streams
         self.epoch_ns = epoch_ns
         """The simulated Unix time of t = 0: second boundaries and bf_resolution slots hang on it."""
+        self._second_of_ns: int | None = None
+        self._second = 0
         self.nodes = NodeTable(conf.nodes)
         self.partitions: dict[str, Partition] = {}
         for index, part in enumerate(conf.partitions):
@@ -119,7 +121,11 @@ class Slurmctld:
 
     def now_s(self) -> int:
         """time(NULL): the simulated Unix time in whole seconds, truncated."""
-        return (self.epoch_ns + self.env.now_ns) // SECOND
+        now_ns = self.env.now_ns
+        if now_ns != self._second_of_ns:
+            self._second_of_ns = now_ns
+            self._second = (self.epoch_ns + now_ns) // SECOND
+        return self._second
 
     def at_s(self, unix_s: int) -> int:
         """The simulated nanosecond at which the Unix clock shows unix_s."""
