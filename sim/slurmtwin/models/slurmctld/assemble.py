@@ -36,7 +36,7 @@ class Assembly:
         """The nodes' side of the jobs, one for the life of the cluster."""
         if self._side is None:
             self._side = NodeSide(
-                cluster.env, cluster.sink, cluster.slurmds, cluster, cluster.costs, cluster.conf.version
+                cluster.env, cluster.sink, cluster.slurmds, cluster, cluster.costs, cluster.conf
             )
         return self._side
 

@@ -30,6 +30,7 @@ class JobEnd:
         self._side = side
         self._by_message = ctld.conf.controller.epilog or ctld.costs.epilog_by_message
         """slurmd answers TERMINATE at once, and reports the end later by MESSAGE_EPILOG_COMPLETE."""
+        self._script_ns = ctld.costs.epilog_script_ns if ctld.conf.controller.epilog else 0
 
     def batch_complete(self, work: BatchJob) -> None:
         """REQUEST_COMPLETE_BATCH_SCRIPT: the script has ended by itself (job_complete())."""
@@ -112,7 +113,7 @@ class JobEnd:
             killed = True  # DOWN nodes are told, too, only not waited for (deallocate_nodes())
             side.env.call_in(ctld.costs.rpc_ns, lambda _: work.kill(SIGTERM))
         if reached:
-            cost = ctld.costs.epilog_ns + ctld.costs.epilog_script_ns
+            cost = ctld.costs.epilog_ns + self._script_ns
             if killed:
                 cost += ctld.costs.kill_ns
             ctld.env.call_in(cost, self._epilogs, (job, job.start_s, reached, running))

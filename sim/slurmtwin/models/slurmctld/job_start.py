@@ -107,7 +107,7 @@ class JobStart:
             slurmds.call(host, lambda: self._late_launch(job, work), lambda: lost(job, work))
         elif self._ctld.conf.controller.prolog_fails:
             costs = self._ctld.costs
-            self._ctld.env.call_in(costs.launch_ns + costs.prolog_ns, lambda _: self._prolog_failed(job, work, host))
+            self._ctld.env.call_in(costs.launch_ns + self._side.prolog_ns, lambda _: self._prolog_failed(job, work, host))
         else:
             work.launch()
         self._lifecycle.limits.watch(job)

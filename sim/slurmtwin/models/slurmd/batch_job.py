@@ -16,6 +16,7 @@ from slurmtwin.engine.event_sink import detail_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from slurmtwin.contract.cluster import ClusterConf
     from slurmtwin.contract.jobs import JobRequest
     from slurmtwin.engine.environment import Call, Environment
     from slurmtwin.engine.event_sink import EventSink
@@ -41,7 +42,7 @@ def _ignore(_number: int) -> None:
 class NodeSide:
     """What every job on the nodes needs: the environment's clock, the event sink, and the way to slurmctld."""
 
-    __slots__ = ("cluster", "costs", "env", "job_over", "noise", "sink", "slurmds", "stepd_tries")
+    __slots__ = ("cluster", "costs", "env", "job_over", "noise", "prolog_ns", "sink", "slurmds", "stepd_tries")
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class NodeSide:
         slurmds: Slurmds,
         cluster: ToController,
         costs: HostCosts,
-        version: str,
+        conf: ClusterConf,
     ) -> None:
         self.env = env
         self.sink = sink
@@ -61,7 +62,8 @@ class NodeSide:
         """Draws of launch and notice times; None: their medians."""
         self.job_over: Callable[[int], None] = _ignore
         """Told the workload's number of each job (or task) that is over for good: users who wait for it go on."""
-        self.stepd_tries = STEPD_TRIES_OLD if version == "22.05" else -1
+        self.prolog_ns = costs.prolog_ns if conf.controller.prolog else 0
+        self.stepd_tries = STEPD_TRIES_OLD if conf.version == "22.05" else -1
 
 
 class BatchJob:
@@ -106,7 +108,7 @@ class BatchJob:
         side = self._side
         side.slurmds.works[self.slurm_id] = self
         launch_ns = side.costs.launch_ns if side.noise is None else side.noise.launch_ns()
-        self._call = side.env.call_in(launch_ns + side.costs.prolog_ns, self._begin)
+        self._call = side.env.call_in(launch_ns + side.prolog_ns, self._begin)
 
     def _emit(self, kind: Kind, detail: str | None) -> None:
         side = self._side
