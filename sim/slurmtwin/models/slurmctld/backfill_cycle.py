@@ -1,7 +1,7 @@
 """One backfill cycle: _attempt_backfill() (plugins/sched/backfill/backfill.c; slurm.md 2.2).
 
 Every record of the queue is tested in order: first now, then at later slots of the map, until it starts,
-gets a reservation or has no slot left. Versions differ in small ways that move starts; see `_Rules`.
+gets a reservation or has no slot left. Versions differ in small ways that move starts.
 
 Two shortcuts, neither changes who starts when: a cycle ends early once no record behind could start now
 (`prune`), and `valid_until_s` tells the agent how long an unchanged state gives the same outcome.
@@ -11,54 +11,32 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.allocation import Allocation
 from slurmtwin.models.slurmctld.backfill_counts import BackfillCounts
 from slurmtwin.models.slurmctld.backfill_hetjobs import HetjobPlans
+from slurmtwin.models.slurmctld.backfill_lengths import (
+    Trial,
+    is_preemptable,
+    limit_of_started,
+    longest_without_conflict,
+    trial_of,
+)
 from slurmtwin.models.slurmctld.main_pass import deadline_ok
-from slurmtwin.models.slurmctld.node_space import NodeSpace
+from slurmtwin.models.slurmctld.node_space import FAR_S, NodeSpace
 from slurmtwin.models.slurmctld.parts import Placement, Refusal
 from slurmtwin.models.slurmctld.pending_queue import PendingQueue, QueueRecord, array_may_start
 from slurmtwin.models.slurmctld.pending_reason import set_reason
 from slurmtwin.models.slurmctld.start_attempt import attempt_start, is_meta
 from slurmtwin.models.slurmctld.states import JobState, Reason
-from slurmtwin.models.slurmctld.tables import INFINITE_S
 from slurmtwin.models.slurmctld.uniform_search import UniformSearch
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Job, Partition
-
-_FAR_S: Final = 1 << 40
-"""No bound: later than every time that occurs."""
-
-
-@dataclass(slots=True)
-class Trial:
-    """What is being tried for one record: its lengths, and what the present slot gave."""
-
-    job: Job
-    part: Partition
-    limit_s: int
-    """The length tested with (--time-min if given)."""
-    most_s: int
-    """comp_time_limit: the length a started job may be stretched to."""
-    no_reserve: bool
-    no_reserve_qos: bool
-    first_s: int
-    """Expected start found in another partition earlier in this cycle; 0: none."""
-    counted: bool = False
-    now_s: int = 0
-    start_s: int = 0
-    """Where the present slot begins."""
-    later_s: int = 0
-    """Where to try next; 0: nowhere."""
-    nodes: int = 0
-
 
 class BackfillCycle:
     """One cycle. run() is a generator: it yields nanoseconds to wait whenever the locks are released."""
@@ -104,7 +82,7 @@ class BackfillCycle:
         self._abandoned = False
         self._everything = (1 << len(ctld.nodes)) - 1
         self.planned = 0
-        self.valid_until_s = _FAR_S
+        self.valid_until_s = FAR_S
 
     # --- what others of the package read
 
@@ -301,7 +279,7 @@ class BackfillCycle:
             return "skip"
         if job.deadline_s and not deadline_ok(ctld, job):
             return "skip"
-        trial = self._lengths(job, part, no_reserve, first_s)
+        trial = trial_of(ctld, job, part, self.now_s(), no_reserve, first_s)
         trial.later_s = max(self.now_s(), self._blocked_until_s if self._scheduler.assoc_limit_stop else 0)
         trial.now_s = self.now_s()
         least = counts[0]
@@ -317,32 +295,6 @@ class BackfillCycle:
             outcome = self._try_slot(trial, least) if uniform is None else self._try_uniform(trial, *uniform)
             if outcome != "later":
                 return outcome
-
-    def _lengths(self, job: Job, part: Partition, no_reserve: bool, first_s: int) -> Trial:
-        """_set_backfill_timelimits(): how long the job is taken to run."""
-        ctld = self._ctld
-        most_s = part.conf.max_time_ns // SECOND if part.conf.max_time_ns >= 0 else INFINITE_S
-        if job.limit_s is None or job.limit_s < 0:
-            limit_s = most_s
-        elif part.conf.max_time_ns < 0:
-            limit_s = job.limit_s
-        else:
-            limit_s = min(job.limit_s, most_s)
-        stretch_s = limit_s
-        minutes = (job.deadline_s - self.now_s()) // 60 if job.deadline_s else 0
-        if minutes:
-            stretch_s = min(limit_s, minutes * 60)
-        elif job.time_min_s and job.time_min_s < limit_s:
-            if ctld.conf.version != "26.05":
-                stretch_s = job.time_min_s
-            limit_s = job.time_min_s
-        no_reserve_qos = bool(job.qos) and self._qos_says_no_reserve(job)
-        if no_reserve_qos and ctld.conf.preempt.mode != "off":
-            limit_s = 60
-        return Trial(job, part, limit_s, stretch_s, no_reserve, no_reserve_qos, first_s)
-
-    def _qos_says_no_reserve(self, job: Job) -> bool:
-        return any(q.name == job.qos and "NoReserve" in q.flags for q in self._ctld.conf.qos)
 
     # --- one slot
 
@@ -461,52 +413,15 @@ class BackfillCycle:
         return avail, ctld.reservations.next_change_s(trial.start_s) or 0
 
     def _scan_slots(self, trial: Trial, avail: int) -> bool:
-        """AND the slots that the job would touch into trial.nodes, and find the next slot worth a try.
-
-        The next try is the first slot end after which other nodes are free (not a subset of the present
-        ones). True: licences are missing.
-        """
-        space, start_s = self.space, trial.start_s
-        begin, end, free = space.begin, space.end, space.free
-        end_s = max(start_s, trial.now_s) + trial.limit_s
-        all_nodes = avail
-        later_s = trial.later_s
-        licenses = trial.job.licenses
-        last = len(begin) - 1
-        place = bisect_right(end, start_s)
-        if start_s <= trial.now_s and place <= last:
-            self._bound(end[place])
-        while place <= last:
-            if not later_s and place < last and (all_nodes & free[place + 1]) & ~(avail & free[place]):
-                later_s = end[place]
-            if begin[place] > end_s:
-                if not self._early and not later_s and place + 1 < last:
-                    later_s = end[place + 1]
-                if start_s <= trial.now_s:
-                    self._bound(begin[place] - trial.limit_s)
-                break
-            avail &= free[place]
-            if licenses and not space.has_licenses(place, licenses):
-                trial.later_s = end[place]
-                trial.nodes = avail
-                if not self._early:
-                    set_reason(self._ctld, trial.job, Reason.LICENSES, stamp=False)
-                    return True
-                self._scan_licenses(trial, place, end_s)
-                return True
-            place += 1
-        trial.later_s = later_s
-        trial.nodes = avail
-        return False
-
-    def _scan_licenses(self, trial: Trial, place: int, end_s: int) -> None:
-        """22.05 goes on: the last slot that lacks licences gives the next try."""
-        space = self.space
-        for later in range(place + 1, len(space.begin)):
-            if space.begin[later] > end_s:
-                break
-            if not space.has_licenses(later, trial.job.licenses):
-                trial.later_s = space.end[later]
+        """What the slots leave of `avail`, and the next try. True: licences are missing."""
+        found = self.space.scan(
+            trial.start_s, trial.now_s, trial.limit_s, avail, trial.job.licenses, stop_at_licenses=not self._early
+        )
+        trial.nodes, trial.later_s, lacking, bound_s = found
+        self._bound(bound_s)
+        if lacking and not self._early:
+            set_reason(self._ctld, trial.job, Reason.LICENSES, stamp=False)
+        return lacking
 
     def _later_or_skip(self, trial: Trial) -> str:
         if trial.later_s and not trial.no_reserve:
@@ -543,7 +458,7 @@ class BackfillCycle:
                 return outcome
             later_s = later_s if start_s > now_s else 0
         elif job.het_job is not None:
-            self._hetjobs.found(job, trial.part, start_s, self._most_length(trial, nodes))
+            self._hetjobs.found(job, trial.part, start_s, longest_without_conflict(space, trial, nodes))
         if start_s > now_s and trial.no_reserve:
             self._expect(job, trial.first_s if 0 < trial.first_s < start_s else start_s)
             return "skip"
@@ -597,16 +512,6 @@ class BackfillCycle:
                 Kind.JOB_PLANNED, "backfill", job.id, ctld.nodes.hostlist(nodes), ctld.at_s(start_s), "ns"
             )  # fmt: skip
 
-    def _most_length(self, trial: Trial, nodes: int) -> int:
-        """_get_job_max_tl(): how long a hetjob component may be without touching a reservation."""
-        if not trial.job.time_min_s:
-            return trial.most_s
-        space, end_s = self.space, trial.now_s + trial.most_s
-        for place, begin_s in enumerate(space.begin):
-            if begin_s != trial.now_s and begin_s < end_s and nodes & ~space.free[place]:
-                return min(trial.most_s, (begin_s - trial.now_s + 59) // 60 * 60)
-        return trial.most_s
-
     # --- starting
 
     def _start_now(self, trial: Trial, usable: int) -> tuple[str, int]:
@@ -615,7 +520,9 @@ class BackfillCycle:
         given = job.limit_s
 
         def set_limit(starting: Job, placement: Placement) -> None:
-            starting.limit_s = self._limit_of_started(trial, given, placement.allocation.nodes)
+            starting.limit_s = limit_of_started(
+                ctld, self.space, trial, given, placement.allocation.nodes
+            )
 
         result = attempt_start(ctld, job, trial.part, usable, "backfill", set_limit)
         if not isinstance(result, Refusal):
@@ -638,35 +545,12 @@ class BackfillCycle:
             return "", self._blocked_until_s
         return "", trial.now_s
 
-    def _limit_of_started(self, trial: Trial, given: int | None, nodes: int) -> int | None:
-        """The time limit of a job that backfill starts: --time-min stretched as far as the map allows.
-
-        Before 26.05 the stretch had no room: the job keeps its minimum (backfill.c comp_time_limit).
-        """
-        job = trial.job
-        if trial.no_reserve_qos:
-            return trial.most_s if given is None else given
-        if job.time_min_s and self._scheduler.time_min_as_soft_limit:
-            return given
-        if job.time_min_s or job.deadline_s:
-            return self._stretched(trial, nodes)
-        return trial.most_s if given is None else given
-
-    def _stretched(self, trial: Trial, nodes: int) -> int:
-        """_reset_job_time_limit(): no longer than to the first reservation on the job's nodes, in whole minutes."""
-        space, limit_s, now_s = self.space, trial.most_s, trial.now_s
-        end_s = now_s + limit_s
-        for place, begin_s in enumerate(space.begin):
-            if begin_s != now_s and begin_s < end_s and nodes & ~space.free[place]:
-                limit_s = min(limit_s, (begin_s - now_s) // 60 * 60)
-        return max(trial.job.time_min_s, limit_s)
-
     def reserve_running(self, job: Job) -> None:
         """_bf_reserve_running(): whole-node jobs (and licences) enter the map until their time limit ends."""
         licenses = job.licenses if self._options.licenses else ()
         if not job.running or job.alloc is None or not (job.whole_node or licenses):
             return
-        preemptable = self._preemptable(job)
+        preemptable = is_preemptable(self._ctld, job)
         if (preemptable and not licenses) or self.space.records >= self._options.node_space_size:
             return
         resolution, end_s = self.space.resolution_s, job.end_s
@@ -676,14 +560,6 @@ class BackfillCycle:
                 end_s = self.now_s() + (job.end_s - self.now_s()) // 2
         end_s = (end_s if self._early else end_s + resolution - 1) // resolution * resolution
         self.space.reserve(0, end_s, 0 if preemptable or not job.whole_node else job.alloc.nodes, licenses)
-
-    def _preemptable(self, job: Job) -> bool:
-        """slurm_job_preempt_mode() is not OFF."""
-        preempt = self._ctld.conf.preempt
-        if preempt.type == "preempt/none":
-            return False
-        mode = job.part.conf.preempt_mode if job.part is not None else ""
-        return (mode or preempt.mode).lower() != "off"
 
     # --- shortcuts
 

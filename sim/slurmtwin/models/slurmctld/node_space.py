@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Final
 
 Licenses = dict[str, int]
+
+FAR_S: Final = 1 << 40
+"""No bound: later than every time that occurs."""
 
 
 class NodeSpace:
@@ -90,6 +94,40 @@ class NodeSpace:
                 self.end[place] = self.end[place + 1]
                 del self.begin[place + 1], self.end[place + 1], free[place + 1], licenses[place + 1]
                 return
+
+    def scan(
+        self, start_s: int, now_s: int, length_s: int, avail: int, licenses: Iterable[tuple[str, int]],
+        stop_at_licenses: bool,
+    ) -> tuple[int, int, bool, int]:  # fmt: skip
+        """AND all slots that a job from start_s on would touch: (nodes, next try, licences lacking, bound).
+
+        The next try is the first slot end behind which other nodes are free (not a subset of the present ones); 0:
+        none. bound: the second at which the outcome of a try at now_s may change by itself. Since 24.11 the first
+        slot without the licences ends the scan; in 22.05 (stop_at_licenses False) the last one is the next try.
+        """
+        begin, end, free = self.begin, self.end, self.free
+        end_s = max(start_s, now_s) + length_s
+        everywhere, later_s, lacking, bound_s = avail, 0, False, FAR_S
+        last = len(begin) - 1
+        place = bisect_right(end, start_s)
+        if start_s <= now_s and place <= last:
+            bound_s = end[place]
+        while place <= last:
+            if not later_s and place < last and (everywhere & free[place + 1]) & ~(avail & free[place]):
+                later_s = end[place]
+            if begin[place] > end_s:
+                if stop_at_licenses and not later_s and place + 1 < last:
+                    later_s = end[place + 1]
+                if start_s <= now_s:
+                    bound_s = min(bound_s, begin[place] - length_s)
+                break
+            avail &= free[place]
+            if licenses and not self.has_licenses(place, licenses):
+                later_s, lacking = end[place], True
+                if stop_at_licenses:
+                    break
+            place += 1
+        return avail, later_s, lacking, bound_s
 
     def overlaps(self, start_s: int, end_s: int, nodes: int, licenses: Iterable[tuple[str, int]] = ()) -> bool:
         """_test_resv_overlap(): some slot in that time lacks one of the nodes or licences."""

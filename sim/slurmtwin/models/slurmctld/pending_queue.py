@@ -40,7 +40,9 @@ Entry = tuple[Any, ...]
 class QueueRecord:
     """One job in one of its partitions (job_queue_rec_t)."""
 
-    __slots__ = ("backfill_ok", "entry", "fewest", "gone", "job", "main_ok", "part", "priority", "shortest_s", "uniform")
+    __slots__ = (
+        "backfill_ok", "entry", "fewest", "gone", "job", "main_ok", "part", "priority", "shortest_s", "uniform",
+    )  # fmt: skip
 
     def __init__(
         self, job: Job, part: Partition, priority: int, main_ok: bool, backfill_ok: bool, most_cpus: int
@@ -53,7 +55,7 @@ class QueueRecord:
         self.backfill_ok = backfill_ok
         """... with its minimum time limit (slurm.md 2.2 "Queue")."""
         self.gone = False
-        self.uniform: tuple[int, Callable[[int, int], int]] | None | bool = False
+        self.uniform: tuple[int, Callable[[int, int], int]] | bool | None = False
         """NodeSelection.uniform(); False: not asked yet."""
         self.entry: Entry = ()
         self.fewest = max(job.nodes_min, -(-job.cpus_min // most_cpus))

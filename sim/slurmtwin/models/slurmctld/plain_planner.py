@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
-from slurmtwin.models.slurmctld.node_space import NodeSpace
+from slurmtwin.models.slurmctld.node_space import FAR_S, NodeSpace
 from slurmtwin.models.slurmctld.parts import Refusal
 from slurmtwin.models.slurmctld.start_attempt import attempt_start
 from slurmtwin.models.slurmctld.states import JobState
@@ -24,8 +24,6 @@ from slurmtwin.models.slurmctld.uniform_search import UniformSearch
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.pending_queue import PendingQueue, QueueRecord
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-
-_FAR_S: Final = 1 << 40
 
 Slots = tuple[list[int], list[int], list[int], int]
 """begin, end, free, records of a NodeSpace."""
@@ -40,7 +38,7 @@ class Plan:
     """(nodes, second or 0): too few of these nodes were free by then."""
     answers: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     """(nodes, tried from or 0 for now, tried until, start, nodes chosen): what the search said."""
-    bound_s: int = _FAR_S
+    bound_s: int = FAR_S
     """From then on the passing of time alone may change it."""
     tested: bool = False
     reserved: int = 0
@@ -110,7 +108,7 @@ class PlainPlanner:
             self._plans.clear()
         self.started = self.tested = self.planned = 0
         self._alive_at = -1
-        self.valid_until_s = _FAR_S
+        self.valid_until_s = FAR_S
         queue.lock()
         try:
             kept = self._keep(now_s)
