@@ -161,6 +161,8 @@ class PlainPlanner:
             if (free & nodes).bit_count() >= count:
                 return False
         for usable, from_s, until_s, start_s, nodes in plan.answers:
+            if start_s <= now_s:
+                return False  # what was to come has come
             found = search.will_run(usable, count, choose, now_s, from_s or now_s, until_s, False)
             if found is None or found[1] != nodes or max(found[0], from_s) != start_s:
                 return False

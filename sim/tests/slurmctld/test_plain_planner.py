@@ -1,0 +1,102 @@
+"""The bitmap shortcuts answer exactly what the general path answers, with the real node selection."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mini_cluster import EPOCH_S, MiniCluster
+
+from slurmtwin.models.slurmctld.parts import Placement, Refusal
+from slurmtwin.models.slurmctld.selection.select_nodes import Selection
+from slurmtwin.models.slurmctld.uniform_search import UniformSearch
+
+pytestmark = pytest.mark.property
+
+CONS_TRES = "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n"
+
+
+def real(nodes: int, version: str, passes: bool = True, params: str = "") -> MiniCluster:
+    """The mini cluster with the real node selection."""
+    c = MiniCluster(CONS_TRES + params, version, nodes, passes=False, keep=False)
+    c.ctld.selection = Selection(c.ctld)
+    if passes:
+        c.passes = True
+        c.ctld.background.start()  # type: ignore[attr-defined]
+        c.scheduler.start()
+    return c
+
+
+def starts(seed: int, version: str, general: bool, params: str) -> list[tuple[int, int, int | None, int, str]]:
+    """A random crowded workload; general: no shortcut at all."""
+    draw = random.Random(seed)
+    nodes = draw.randint(3, 40)
+    c = real(nodes, version, params=params)
+    if general:
+        c.scheduler.backfill.prune = False
+        c.ctld.selection.uniform = lambda _job, _part: None  # type: ignore[method-assign]
+    at = 0
+    for number in range(1, draw.randint(10, 60)):
+        at += draw.choice((0, 1, draw.randint(1, 90), draw.randint(1, 600)))
+        size = min(nodes, draw.choice((1, 1, 2, 3, draw.randint(1, nodes))))
+        limit_s = 60 * draw.choice((1, 2, 5, 10, 15, 30, 60, 120))
+        run_s = max(1, int(limit_s * draw.choice((1.0, draw.random()))))
+        c.at(at, lambda n=number, k=size, t=limit_s, r=run_s: c.submit(n, nodes=k, limit_s=t, run_s=r, ntasks=k))
+    c.run()
+    return c.started
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 10**6),
+    version=st.sampled_from(["24.11", "26.05"]),
+    params=st.sampled_from(
+        [
+            "",
+            "SchedulerParameters=bf_resolution=1,bf_window_linear=1",
+            "SchedulerParameters=bf_window=10,bf_max_job_test=5",
+            "SchedulerParameters=bf_node_space_size=8,bf_interval=5",
+        ]
+    ),
+)
+def test_kept_plans_start_the_same_jobs_on_the_same_nodes(seed: int, version: str, params: str) -> None:
+    """Every start of the plain planner is the general cycle's, over whole workloads."""
+    assert starts(seed, version, False, params) == starts(seed, version, True, params)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 10**9), version=st.sampled_from(["24.11", "26.05"]))
+def test_the_bitmap_search_is_will_run(seed: int, version: str) -> None:
+    """Expected start and nodes equal Selection.will_run() for random running jobs, windows and node sets.
+
+    slurm.md 2.2 "Expected start"
+    """
+    draw = random.Random(seed)
+    nodes = draw.randint(2, 60)
+    c = real(nodes, version, passes=False)
+    for number in range(1, 25):
+        size = draw.randint(1, max(1, nodes // 4))
+        c.submit(number, nodes=size, limit_s=60 * draw.randint(1, 90), ntasks=size)
+    for job in c.ctld.jobs.values():
+        part = job.parts[0]
+        found = c.ctld.selection.select_nodes(job, part, c.ctld.nodes.avail, c.ctld.now_s())
+        if isinstance(found, Placement):
+            c.lifecycle.start(job, part, found, "main")
+    everything = (1 << nodes) - 1
+    selection = c.ctld.selection
+    search = UniformSearch(list(c.ctld.running.values()), everything, 0, version == "24.11", selection.guess_end)
+    now_s = EPOCH_S
+    for number in range(100, 130):
+        size = draw.randint(1, nodes)
+        job = c.job(number, nodes=size, ntasks=size)
+        uniform = selection.uniform(job, job.parts[0])
+        assert uniform is not None
+        usable = draw.getrandbits(nodes) | draw.getrandbits(nodes)
+        start_s = now_s + draw.choice((0, draw.randint(0, 6000)))
+        until_s = draw.choice((0, start_s + draw.randint(1, 4000)))
+        now_only = draw.random() < 0.1
+        slow = selection.will_run(job, job.parts[0], usable, now_s, start_s, until_s, now_only)
+        fast = search.will_run(usable, uniform[0], uniform[1], now_s, start_s, until_s, now_only)
+        assert fast == (None if isinstance(slow, Refusal) else slow)
