@@ -95,11 +95,18 @@ def test_singletons_of_one_user_and_name_run_one_after_the_other(run_twin: Any, 
 
 
 def test_aftercorr_pairs_tasks_of_two_arrays(run_twin: Any, a_job: Any) -> None:
-    """aftercorr:1: task i waits for task i only; task 1 of the first array runs long behind task 0."""
-    jobs = [a_job(1, array="0-1", run=30), a_job(2, submit=1.2, array="0-1", dependency="aftercorr:1")]
-    story = run_twin(jobs, nodes=1)
-    order = [(1, task) for _, task in tasks(story, 1)] + [(2, task) for _, task in tasks(story, 2)]
-    assert sorted(order) == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    """aftercorr:1: task i waits for task i only. The first array runs its tasks one by one, 1 to 31 and 31 to 61 s."""
+    jobs = [a_job(1, array="0-1%1", run=30), a_job(2, submit=1.2, array="0-1", dependency="aftercorr:1")]
+    story = run_twin(jobs)
+    assert tasks(story, 1) == [(1.0, 0), (31.0, 1)]
+    assert tasks(story, 2) == [(31.0, 0), (61.0, 1)]
+
+
+def test_alternatives_that_all_failed_can_never_be_met(run_twin: Any, a_job: Any) -> None:
+    """afterok:1?afterok:2 with both failed: cancelled under kill_invalid_depend."""
+    jobs = [a_job(1, exit_code=1), a_job(2, exit_code=1), a_job(3, submit=1.2, dependency="afterok:1?afterok:2")]
+    story = run_twin(jobs, conf={"DependencyParameters": "kill_invalid_depend"})
+    assert story.ends(3) == [(11.0, "CANCELLED")]
 
 
 @pytest.mark.parametrize("text", ["afterok", "afterok:x", "sometime:1", "afterok:1+5", "afterok:1:"])

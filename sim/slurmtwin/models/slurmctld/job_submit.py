@@ -6,6 +6,7 @@ starts it: the RPC only queues a scheduling pass. salloc is tried at once.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slurmtwin.contract.clock import SECOND
@@ -14,6 +15,7 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.jobs import parse_array
 from slurmtwin.models.slurmctld import event_details as details
+from slurmtwin.models.slurmctld.dependencies import Dependency
 from slurmtwin.models.slurmctld.job_purge import weight
 from slurmtwin.models.slurmctld.job_request import (
     fit_memory_limit,
@@ -189,10 +191,23 @@ class Submission:
         if job.held:
             set_reason(ctld, job, Reason.HELD_USER)
         ctld.last_job_update_s = ctld.now_s()
-        ctld.schedulers.enqueue(job)
+        for record in self._records(job):
+            ctld.schedulers.enqueue(record)
         if job.deadline_s:
             lifecycle.purge.watch_deadline(job)
         if request.interactive and not request.het_group and ctld.schedulers.try_at_submit(job):
             return
         ctld.schedulers.queue_pass()
         ctld.store.changed()
+
+    def _records(self, job: Job) -> list[Job]:
+        """What waits in the queue: under aftercorr each task of an array has a record of its own from the start."""
+        if not job.dependency or job.array_waiting is None:
+            return [job]
+        terms = [term for term in job.dependency if isinstance(term, Dependency)]
+        if not any(term.kind == "aftercorr" for term in terms):
+            return [job]
+        tasks = self._lifecycle.arrays.split_all(job)
+        for task in tasks:
+            task.dependency = [replace(term) for term in terms]
+        return tasks
