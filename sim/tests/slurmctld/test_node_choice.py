@@ -81,6 +81,7 @@ def test_least_loaded_node_first(version):
     """slurm.md 1.3 "CR_LLN or partition LLN=YES": the highest share of free CPUs, not the best fit."""
     bench = Bench(FOUR + "PartitionName=main Nodes=ALL Default=YES LLN=YES\n", version)
     assert [bench.nodes(cpus_per_task=2) for _ in range(9)] == [*(f"n{i}" for i in range(8)), "n0"]
+    assert bench.nodes(nodes_min=1, ntasks=1) == "n1"
 
 
 @VERSIONS
@@ -88,6 +89,7 @@ def test_serial_jobs_go_to_the_end(version):
     """slurm.md 1.3 "pack_serial_at_end": one-CPU one-node jobs from the highest index."""
     bench = Bench(FOUR + "SchedulerParameters=pack_serial_at_end\n", version)
     assert [bench.nodes() for _ in range(5)] == ["n7"] * 4 + ["n6"]
+    assert [bench.nodes(ntasks=1), bench.nodes(nodes_min=1, ntasks=1)] == ["n6", "n6"]
 
 
 @VERSIONS

@@ -33,7 +33,7 @@ class NodeChooser:
         self, ask: Ask, offers: Offers, weights: WeightGroups, part: int, idle: int, busy_first: bool, waited_s: int
     ) -> Chosen | None:  # fmt: skip
         """The nodes for `ask`; None when these offers do not serve it. idle: idle nodes, for bf_busy_nodes."""
-        if ask.max_nodes == 1 and self._version >= (26, 5):
+        if ask.max_nodes == 1 and self._version >= (26, 5) and not self._has_own_rule(ask, part, busy_first):
             return _one_node(ask, offers, weights)
         demand = ask.demand
         nodes = union(offers)
@@ -61,6 +61,12 @@ class NodeChooser:
             if found is not None:
                 return found
         return None
+
+    def _has_own_rule(self, ask: Ask, part: int, busy_first: bool) -> bool:
+        """Settings whose order of nodes holds for one-node jobs too (26.05.5, by observation; 26.05.3 ignored them)."""
+        if (busy_first and not ask.demand.contiguous) or self._lln or part in self._lln_parts:
+            return True
+        return self._serial_at_end and ask.min_cpus == 1 and ask.req_nodes == 1
 
     def _evaluate(
         self, ask: Ask, offers: Offers, weights: WeightGroups, part: int, idle: int, busy_first: bool, waited_s: int

@@ -31,7 +31,7 @@ def best_fit(free: int, count: int) -> int:
 
 
 def first_node(free: int, _count: int) -> int:
-    """26.05 for a job of at most one node (eval_nodes.c _get_one_res())."""
+    """26.05 for a job of at most one node (job_test.c _get_one_res())."""
     return free & -free
 
 
