@@ -493,7 +493,7 @@ class BackfillCycle:
         if not self._options.one_resv_per_job or not trial.first_s:
             if self.space.records >= self._options.node_space_size:
                 return "end"
-            if slot[1] > self.space.end[-1]:
+            if slot[1] >= self.space.end[-1]:
                 self._bound_by_window()
             self.space.reserve(*slot, nodes, job.licenses)
             self._reservations += 1

@@ -69,7 +69,7 @@ class PlainPlanner:
         self._window_s = options.window_ns // SECOND
         self._everything = (1 << len(ctld.nodes)) - 1
         self._plans: list[Plan] = []
-        self._base: tuple[int, int, int] | None = None
+        self._base: tuple[int, int, int, bool] | None = None
         self._search: UniformSearch | None = None
         self._search_key: tuple[int, list[int]] = (-1, [])
         self._hints_of: tuple[NodeSpace, UniformSearch] | None = None
@@ -102,7 +102,8 @@ class PlainPlanner:
         ctld, queue = self._ctld, self._queue
         part = queue.entries[0][-1].part
         now_s = ctld.now_s()
-        base = (part.index, part.nodes & ctld.nodes.up, ctld.nodes.avail)
+        exact = len(queue) > self._options.max_job_test  # which jobs count as tested decides where the cycle ends
+        base = (part.index, part.nodes & ctld.nodes.up, ctld.nodes.avail, exact)
         if base != self._base:
             self._base = base
             self._plans.clear()
@@ -260,7 +261,7 @@ class PlainPlanner:
         begin, end, free = space.begin, space.end, space.free
         last, length_s = len(begin) - 1, record.shortest_s
         freed, ends = search.freed, search.ends
-        exact = len(self._queue) > self._options.max_job_test
+        exact = self._base[3]
         grows, caps = self._hints(space, search)
         start_s = now_s
         place = bisect_right(end, start_s)
@@ -373,7 +374,7 @@ class PlainPlanner:
             return "skip", 0
         if space.records >= self._options.node_space_size:
             return "end", 0
-        if over_s > space.end[-1]:
+        if over_s >= space.end[-1]:
             self._bound_by_window(plan, space)
         unchanged = space.reserve(begin_s, over_s, nodes)
         assert self._search is not None
