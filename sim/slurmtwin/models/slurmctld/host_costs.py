@@ -18,6 +18,8 @@ class HostCosts:
     """sbatch sends -> slurmctld has the record."""
     launch_ns: int = 0
     """slurmctld starts the job -> the batch script runs."""
+    launch_each_ns: int = 0
+    """Jobs that start together are launched one after the other, so far apart (one machine runs all slurmds)."""
     exit_notice_ns: int = 0
     """The script ends -> slurmctld has its completion message."""
     epilog_ns: int = 0

@@ -42,7 +42,7 @@ def _ignore(_number: int) -> None:
 class NodeSide:
     """What every job on the nodes needs: the environment's clock, the event sink, and the way to slurmctld."""
 
-    __slots__ = ("cluster", "costs", "env", "job_over", "noise", "prolog_ns", "sink", "slurmds", "stepd_tries")
+    __slots__ = ("cluster", "costs", "env", "job_over", "launch_free_ns", "noise", "prolog_ns", "sink", "slurmds", "stepd_tries")
 
     def __init__(
         self,
@@ -58,6 +58,8 @@ class NodeSide:
         self.slurmds = slurmds
         self.cluster = cluster
         self.costs = costs
+        self.launch_free_ns = env.now_ns
+        """When the host has done with the launches it is at."""
         self.noise: HostNoise | None = None
         """Draws of launch and notice times; None: their medians."""
         self.job_over: Callable[[int], None] = _ignore
@@ -100,7 +102,7 @@ class BatchJob:
         """When slurmctld would hear of the script's own end; None: never by itself."""
         if self._left_ns is None or not self.live:
             return None
-        begun = self._began_ns if self.started else self._side.env.now_ns + self._side.costs.launch_ns
+        begun = self._began_ns or self._side.env.now_ns + self._side.costs.launch_ns
         return begun + self._left_ns + self._side.costs.exit_notice_ns
 
     def launch(self) -> None:
@@ -108,7 +110,10 @@ class BatchJob:
         side = self._side
         side.slurmds.works[self.slurm_id] = self
         launch_ns = side.costs.launch_ns if side.noise is None else side.noise.launch_ns()
-        self._call = side.env.call_in(launch_ns + side.prolog_ns, self._begin)
+        turn_ns = max(side.env.now_ns, side.launch_free_ns)
+        side.launch_free_ns = turn_ns + side.costs.launch_each_ns
+        self._began_ns = turn_ns + launch_ns + side.prolog_ns
+        self._call = side.env.call_at(self._began_ns, self._begin)
 
     def _emit(self, kind: Kind, detail: str | None) -> None:
         side = self._side
