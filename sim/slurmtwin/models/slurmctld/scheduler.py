@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _DETAIL_CACHE: Final = {started: detail_text(started=started) for started in range(64)}
 
 UNREAD_BATCH_SCHED_DELAY_S: Final = 3
-"""controller.c batch_sched_delay until the first pass has read SchedulerParameters."""
+UNREAD_SCHED_INTERVAL_S: Final = 60
+"""controller.c batch_sched_delay and sched_interval until the first pass has read SchedulerParameters."""
 
 
 def started_detail(started: int) -> str:
@@ -63,8 +64,7 @@ class Scheduler:
         background.register(Duty.SCHEDULE, self._at_look)
         self._looped = background
         self._last_sched_s = background.start_s
-        if self._options.interval_ns > 0:
-            self._full_passes = Periodic(background, ctld, max(1, self._options.interval_ns // SECOND))
+        self._full_passes = Periodic(background, ctld, UNREAD_SCHED_INTERVAL_S)
         self.serving = True
         self.backfill.start()
         self._arm()
@@ -166,8 +166,9 @@ class Scheduler:
 
     def _run(self, _argument: object) -> None:
         full, self._full_requested = self._full_requested, False
-        self._options_read = True
         ctld, options = self._ctld, self._options
+        if not self._options_read:
+            self._read_options()
         if options.interval_ns < 0:
             return
         self.queue.refresh(ctld.now_s())
@@ -185,6 +186,15 @@ class Scheduler:
         self._quiet_stamps = len(self.queue) > 1 or any(
             record.job.reason == Reason.NODES_DOWN for record in self.queue.fresh.values()
         )
+
+    def _read_options(self) -> None:
+        """The first pass reads SchedulerParameters; sched_interval counts from then on, -1 means no full pass."""
+        self._options_read = True
+        if self._full_passes is None or self._options.interval_ns < 0:
+            self._full_passes = None
+            return
+        self._full_passes.interval_s = max(1, self._options.interval_ns // SECOND)
+        self._full_at_s = self._full_passes.coming_s()
 
     def _state(self) -> tuple[object, ...] | None:
         """Equal states give equal full passes; None: time or other jobs may decide as well."""

@@ -6,7 +6,7 @@ and _get_one_res() in 26.05.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from slurmtwin.contract.cluster import ClusterConf
@@ -16,6 +16,9 @@ from slurmtwin.models.slurmctld.selection.pick import Ask, Chosen, Offers, Pick,
 from slurmtwin.models.slurmctld.selection.tree_choice import SwitchTree
 from slurmtwin.models.slurmctld.selection.weights import WeightGroups
 from slurmtwin.models.slurmctld.tables import bits
+
+Placement = Callable[[Ask, Offers, WeightGroups], Chosen | None]
+"""What is asked, what nodes offer, their weights -> the nodes, or None when these do not do."""
 
 
 class NodeChooser:
@@ -27,12 +30,16 @@ class NodeChooser:
         self._lln_parts = frozenset(i for i, part in enumerate(conf.partitions) if part.lln)
         self._serial_at_end = conf.scheduler.pack_serial_at_end
         self._tree = tree
+        self.placement: Placement | None = None
+        """A rule of one's own instead of all of these (policy.py)."""
         self._tree_optional = any(p.lower() == "topooptional" for p in conf.controller.topology_param)
 
     def choose(
         self, ask: Ask, offers: Offers, weights: WeightGroups, part: int, idle: int, busy_first: bool, waited_s: int
     ) -> Chosen | None:  # fmt: skip
         """The nodes for `ask`; None when these offers do not serve it. idle: idle nodes, for bf_busy_nodes."""
+        if self.placement is not None:
+            return self.placement(ask, offers, weights)
         if ask.max_nodes == 1 and self._version >= (26, 5) and not self._has_own_rule(ask, part, busy_first):
             return _one_node(ask, offers, weights)
         demand = ask.demand

@@ -16,6 +16,7 @@ from slurmtwin.models.slurmctld.selection.asked import Asked, Requests
 from slurmtwin.models.slurmctld.selection.cluster_view import ClusterView, Sharing
 from slurmtwin.models.slurmctld.selection.demand import Demand, version_key
 from slurmtwin.models.slurmctld.selection.node_choice import NodeChooser
+from slurmtwin.models.slurmctld.selection.node_choice import Placement as PlacementRule
 from slurmtwin.models.slurmctld.selection.pick import Ask
 from slurmtwin.models.slurmctld.selection.preempt import Preemption
 from slurmtwin.models.slurmctld.selection.query import Query
@@ -71,6 +72,8 @@ class Selection:
         """When jobs with --switches were first tried."""
         self._free_key = -1
         self._free = 0
+        self.placement: PlacementRule | None = None
+        """A placement rule of one's own for select/cons_tres; rebuild() after setting it (policy.py)."""
         self._uniform_parts: dict[int, tuple[PartitionConf, bool]] = {}
         self._best_fit: Choice = Remembered(best_fit)
         self._first_node: Choice = first_node
@@ -87,7 +90,9 @@ class Selection:
         tree = None
         if conf.controller.topology_plugin.endswith("tree") and conf.switches:
             tree = SwitchTree(conf.switches, ctld.nodes, self._version)
-        self._plugin = ConsTres(conf, view.shapes, NodeChooser(conf, tree), self._parts)
+        chooser = NodeChooser(conf, tree)
+        chooser.placement = self.placement
+        self._plugin = ConsTres(conf, view.shapes, chooser, self._parts)
         self._run_now = RunNow(ctld, self._plugin, self._preemption, view.shapes)
         self._will_run = WillRun(ctld, self._plugin, self._preemption, view.shape_nodes)
         self._lin = Linear(ctld, view.shapes, self._preemption, tree)
@@ -142,7 +147,7 @@ class Selection:
         """(nodes needed, how they are chosen) where each node is free or full for the job; None: not so simple."""
         counts = self._requests.counts(job, part)
         asked = self._requests.of(job)
-        if isinstance(counts, Refusal) or not self._is_uniform(part, asked.demand):
+        if self.placement is not None or isinstance(counts, Refusal) or not self._is_uniform(part, asked.demand):
             return None
         least, requested, most = counts
         count = max(least, asked.demand.min_cpus)
