@@ -23,7 +23,9 @@ class HostCosts:
     exit_notice_ns: int = 0
     """The script ends -> slurmctld has its completion message."""
     epilog_ns: int = 0
-    """slurmctld sends TERMINATE -> it has the last node's epilog complete."""
+    """slurmctld sends TERMINATE to one node -> it knows that the job is over there."""
+    epilog_each_ns: int = 0
+    """What every further node adds to that."""
     epilog_by_message: bool = False
     """The batch host's slurmd finds the slurmstepd of an ended script still there: it answers TERMINATE later, by
     MESSAGE_EPILOG_COMPLETE, which starts a scheduling pass at once (slurm.md 1.1). False: "already complete"."""

@@ -113,7 +113,7 @@ class JobEnd:
             killed = True  # DOWN nodes are told, too, only not waited for (deallocate_nodes())
             side.env.call_in(ctld.costs.rpc_ns, lambda _: work.kill(SIGTERM))
         if reached:
-            cost = ctld.costs.epilog_ns + self._script_ns
+            cost = ctld.costs.epilog_ns + ctld.costs.epilog_each_ns * (reached.bit_count() - 1) + self._script_ns
             if killed:
                 cost += ctld.costs.kill_ns
             ctld.env.call_in(cost, self._epilogs, (job, job.start_s, reached, running))
