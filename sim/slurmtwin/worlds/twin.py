@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 STALL_NS: Final = 30 * DAY
 """A run in which no job has started or ended for so long, and none runs, will not move any more."""
 _FEW: Final = 10_000
+_NO_PROGRAMS: Final = ("/bin/true", "/usr/bin/true")
+"""Power-saving programs that do nothing: the scenario's own faults stop and start the slurmds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ class TwinWorld:
         streams = RandomStreams(options.seed, options.replication)
         self._assembly = Assembly(streams, options.watch)
         self.cluster = SlurmCluster(self.env, conf, sink, self.costs, self._times.epoch_ns, self._assembly)
+        self.cluster.slurmds.programs_act = scenario.slurm.conf.get("ResumeProgram") not in _NO_PROGRAMS
         self.feed = JobFeed(self.cluster, iter(jobs), self._times)
         self.feed.on_change = self._maybe_over
         side = self._assembly.side(self.cluster)

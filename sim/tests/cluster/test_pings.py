@@ -194,3 +194,31 @@ def test_no_addr_cache_keeps_a_moved_pod_in_reach(rig: Callable[..., Any]) -> No
     r.cluster.slurmds.start(1, new_address=True)
     r.until(2000)
     assert r.times(Kind.NODE_NOT_RESPONDING) == []
+
+
+@pytest.mark.parametrize(("version", "silence"), [("22.05", 10.275), ("24.11", 20.275), ("26.05", 20.275)])
+def test_a_frozen_slurmd_is_waited_for_once_or_twice_the_message_timeout(
+    rig: Callable[..., Any], version: str, silence: float
+) -> None:
+    """slurm.md 4.2 "Failed ping": the connection is taken, the answer does not come (recording `frozen`)."""
+    r = rig(version)
+    r.until(110)
+    r.cluster.slurmds.freeze(1)
+    r.until(400)
+    tick = 304.0 if version == "22.05" else 303.75
+    assert r.times(Kind.NODE_NOT_RESPONDING) == [pytest.approx(tick + silence)]
+
+
+def test_a_pass_in_the_same_look_does_not_see_the_registration_it_asked_for(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.1 "RESUME of a DOWN/FUTURE/DRAIN node, or UNDRAIN": the answer takes its way."""
+    r = rig()
+    r.until(10)
+    r.ctld.nodes_lifecycle.update(r.node(), "DRAIN", "x")
+    seen: list[int] = []
+    r.ctld.background.register(7, lambda: seen.append(r.ctld.nodes.avail & 1))
+    r.until(10.5)
+    r.ctld.nodes_lifecycle.update(r.node(), "RESUME", "")
+    r.ctld.background.arm(7)
+    r.until(12)
+    assert seen == [0]
+    assert r.ctld.nodes.avail & 1

@@ -71,7 +71,7 @@ def test_s1b_a_younger_job_stays_as_a_ghost_and_holds_its_cores() -> None:
     """slurm.md 12 "S1b same, job younger than 20 s at that registration": no action; the 20th tick ends it."""
     young = {**LONG, "submit": "92s", "time": "600"}
     events = history([young], KILLED_AND_BACK, "2500s")
-    assert times(events, Kind.JOB_ENDED, 1) == [-26.0 + 19 * 100]
+    assert times(events, Kind.JOB_ENDED, 1) == [pytest.approx(-26.0 + 19 * 100)]
 
 
 def test_s1b_a_ghost_ends_at_its_time_limit_if_that_comes_first() -> None:
@@ -174,7 +174,7 @@ def test_s8_a_lost_state_volume_aborts_every_job_at_the_sweep() -> None:
     ]
     jobs = [LONG, {"id": 2, "submit": "200s", "run": "10s", "nodes": "1", "time": "5"}]
     events = history(jobs, faults, "400s")
-    assert times(events, Kind.SCRIPT_ENDED, 1) == [114.0]
+    assert times(events, Kind.SCRIPT_ENDED, 1) == [pytest.approx(114.0)]
     assert times(events, Kind.JOB_LOST, 1) == [110.0]
     numbers = [json.loads(e.detail or "{}")["slurm_id"] for e in events if e.kind is Kind.JOB_SUBMITTED]
     assert numbers == [1, 1]

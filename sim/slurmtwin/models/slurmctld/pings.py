@@ -312,10 +312,17 @@ class Pings:
         self._cycle_end_ns = max(self._cycle_end_ns, end_ns)
 
     def _answered(self, node: Node, register: bool) -> None:
-        """A ping is answered; a request to register also brings the registration (req.c _rpc_ping())."""
-        if register:
+        """A ping is answered; a request to register also brings the registration (req.c _rpc_ping()).
+
+        Both come after the look that sent the request, so its scheduling pass does not see them.
+        """
+        back_ns = max(1, 2 * self.ctld.costs.rpc_ns)
+        self.ctld.env.call_in(back_ns, self._register if register else self.nodes.answered, node)
+
+    def _register(self, node: Node) -> None:
+        if not self.ctld.slurmds.deaf & node.bit:
             self.nodes.register(self.ctld.slurmds.reports(node.bit))
-        self.nodes.answered(node)
+            self.nodes.answered(node)
 
 
 def _tree_heads(count: int, width: int) -> range | frozenset[int]:

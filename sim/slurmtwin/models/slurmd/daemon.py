@@ -56,6 +56,8 @@ class NodeDaemons:
         """Stopped by SIGSTOP: connections are taken by the kernel, nothing answers."""
         self.moved = 0
         """The slurmd answers, but at an address that slurmctld does not know (slurm.md 4.2 "Address cache")."""
+        self.programs_act = True
+        """False: SuspendProgram and ResumeProgram do nothing; the scenario's faults stop and start slurmds."""
         self._starting: dict[int, int] = {}
         self._hardware: dict[int, NodeConf] = {}
         self._boot_s: dict[int, int] = {}
@@ -65,7 +67,8 @@ class NodeDaemons:
         most = min(message_s, 10)
         self._tries = most if conf.version == "26.05" else most + 1
         """Connects to a refusing slurmd, one a second (slurm_protocol_api.c slurm_send_addr_recv_msgs())."""
-        self._reply_ns = conf.timers.message_timeout_ns
+        self._reply_ns = conf.timers.message_timeout_ns * (1 if conf.version == "22.05" else 2)
+        """How long a taken connection is waited on: since 23.11 twice MessageTimeout (forward.c start_msg_tree())."""
         tcp_s = max(1, conf.timers.tcp_timeout_ns // SECOND)
         self._unanswered_ns = (most if conf.version == "26.05" else -(-(most + 1) // tcp_s) * tcp_s) * SECOND
         """Time-outs of connects to an address where nobody is: TCPTimeout each, counted against the tries."""
@@ -155,12 +158,15 @@ class NodeDaemons:
 
     def resume(self, nodes: int) -> None:
         """ResumeProgram ran: these hosts boot now, their slurmds register. A design may put its own in its place."""
+        if not self.programs_act:
+            return
         now_s = (self._cluster.epoch_ns + self._cluster.env.now_ns) // SECOND
         self.start(nodes, boot_s=now_s)
 
     def suspend(self, nodes: int) -> None:
         """SuspendProgram ran: these hosts go away."""
-        self.stop(nodes)
+        if self.programs_act:
+            self.stop(nodes)
 
     def equip(self, index: int, hardware: NodeConf) -> None:
         """What the slurmd of that node finds, where it is not what slurm.conf says."""
