@@ -113,7 +113,9 @@ class JobEnd:
             killed = True  # DOWN nodes are told, too, only not waited for (deallocate_nodes())
             side.env.call_in(ctld.costs.rpc_ns, lambda _: work.kill(SIGTERM))
         if reached:
-            cost = ctld.costs.epilog_ns + ctld.costs.epilog_each_ns * (reached.bit_count() - 1) + self._script_ns
+            each_ns, count = ctld.costs.epilog_each_ns, reached.bit_count()
+            waits_ns = side.turn_ns(each_ns * count) - side.env.now_ns
+            cost = waits_ns + ctld.costs.epilog_ns + each_ns * (count - 1) + self._script_ns
             if killed:
                 cost += ctld.costs.kill_ns
             ctld.env.call_in(cost, self._epilogs, (job, job.start_s, reached, running))

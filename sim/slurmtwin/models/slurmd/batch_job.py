@@ -42,7 +42,7 @@ def _ignore(_number: int) -> None:
 class NodeSide:
     """What every job on the nodes needs: the environment's clock, the event sink, and the way to slurmctld."""
 
-    __slots__ = ("cluster", "costs", "env", "job_over", "launch_free_ns", "noise", "prolog_ns", "sink", "slurmds", "stepd_tries")
+    __slots__ = ("cluster", "costs", "env", "host_free_ns", "job_over", "noise", "prolog_ns", "sink", "slurmds", "stepd_tries")
 
     def __init__(
         self,
@@ -58,14 +58,21 @@ class NodeSide:
         self.slurmds = slurmds
         self.cluster = cluster
         self.costs = costs
-        self.launch_free_ns = env.now_ns
-        """When the host has done with the launches it is at."""
+        self.host_free_ns = env.now_ns
+        """When the host has done with the launches and epilogs it is at."""
         self.noise: HostNoise | None = None
         """Draws of launch and notice times; None: their medians."""
         self.job_over: Callable[[int], None] = _ignore
         """Told the workload's number of each job (or task) that is over for good: users who wait for it go on."""
         self.prolog_ns = costs.prolog_ns if conf.controller.prolog else 0
         self.stepd_tries = STEPD_TRIES_OLD if conf.version == "22.05" else -1
+
+
+    def turn_ns(self, busy_ns: int) -> int:
+        """When the host gets to a new piece of work that keeps it busy for busy_ns."""
+        turn_ns = max(self.env.now_ns, self.host_free_ns)
+        self.host_free_ns = turn_ns + busy_ns
+        return turn_ns
 
 
 class BatchJob:
@@ -110,9 +117,7 @@ class BatchJob:
         side = self._side
         side.slurmds.works[self.slurm_id] = self
         launch_ns = side.costs.launch_ns if side.noise is None else side.noise.launch_ns()
-        turn_ns = max(side.env.now_ns, side.launch_free_ns)
-        side.launch_free_ns = turn_ns + side.costs.launch_each_ns
-        self._began_ns = turn_ns + launch_ns + side.prolog_ns
+        self._began_ns = side.turn_ns(side.costs.launch_each_ns) + launch_ns + side.prolog_ns
         self._call = side.env.call_at(self._began_ns, self._begin)
 
     def _emit(self, kind: Kind, detail: str | None) -> None:
