@@ -78,6 +78,8 @@ class PlainPlanner:
         self._alive: list[tuple[int, int]] = []
         """Lengths with the fewest nodes wanted for so long that still might start in this cycle."""
         self._alive_at = -1
+        self._skipped: list[int] = []
+        """Tries of the present record that were over before all their slots were looked at."""
         self._idle = 0
         self.started = 0
         self.tested = 0
@@ -221,6 +223,8 @@ class PlainPlanner:
             outcome = self._test(plan, space, now_s)
             if outcome == "end":
                 return
+            if not plan.tested and self._skipped:
+                plan.tested = self._had_nodes(plan.record, space)
             if outcome == "started":
                 self._alive_at = -1
                 self.started += 1
@@ -262,6 +266,7 @@ class PlainPlanner:
         last, length_s = len(begin) - 1, record.shortest_s
         freed, ends = search.freed, search.ends
         exact = self._base[3]
+        skipped = self._skipped = []
         grows, caps = self._hints(space, search)
         start_s = now_s
         place = bisect_right(end, start_s)
@@ -275,8 +280,10 @@ class PlainPlanner:
             ahead = place
             while ahead < last:  # on to the slot behind which more nodes are free; that one bounds this try
                 if grows[ahead]:
-                    if exact or caps[ahead] >= count or begin[ahead] > end_s:
+                    if caps[ahead] >= count or begin[ahead] > end_s:
                         break
+                    if exact:
+                        skipped.append(start_s)
                     start_s = end[ahead]
                     plan.refused.append((free[ahead] & everywhere, start_s))
                     end_s = start_s + length_s
@@ -291,8 +298,10 @@ class PlainPlanner:
             while place <= last and begin[place] <= end_s:
                 avail &= free[place]
                 place += 1
-                if (avail & free_then).bit_count() < count and later_s and not exact:
+                if later_s and (avail & free_then).bit_count() < count:
                     fits = False
+                    if exact:
+                        skipped.append(start_s)
                     break
             if fits and place <= last:
                 if not later_s and place + 1 < last:
@@ -317,6 +326,21 @@ class PlainPlanner:
                 return "skip"
             start_s = later_s
             place = bisect_right(end, start_s)
+
+    def _had_nodes(self, record: QueueRecord, space: NodeSpace) -> bool:
+        """Some try cut short had as many unreserved nodes as the job needs, free or not: the job counts as tested."""
+        uniform = record.uniform
+        assert isinstance(uniform, tuple)
+        assert self._base is not None
+        for start_s in self._skipped:
+            nodes = self._base[1]
+            for place in range(bisect_right(space.end, start_s), len(space.end)):
+                if space.begin[place] > start_s + record.shortest_s:
+                    break
+                nodes &= space.free[place]
+            if nodes.bit_count() >= uniform[0]:
+                return True
+        return False
 
     def _hints(self, space: NodeSpace, search: UniformSearch) -> tuple[list[bool], list[int]]:
         """Per slot: whether nodes become free behind it, and how many can be free in it at most by its end."""
