@@ -65,6 +65,7 @@ class Assembly:
         assert isinstance(ctld.background, BackgroundLoop)
         assert isinstance(ctld.lifecycle, Lifecycle)
         ctld.background.start()
+        ctld.reservations.start()
         ctld.lifecycle.serve()
         ctld.nodes_lifecycle.start()
         ctld.priority.start()

@@ -120,8 +120,7 @@ class Lifecycle:
         """When the reservation the job runs in ends it; None: it does not."""
         if not job.reservation:
             return None
-        end = getattr(self._ctld.reservations, "end_s", None)
-        return end(job) if end is not None else None
+        return self._ctld.reservations.end_s(job)
 
     # parts.JobLifecycle
 
