@@ -55,7 +55,8 @@ class NodeLifecycle:
         self.power: PowerSave | None = None
         """Power saving, where it is configured (power_save_test())."""
         self._reasoned = 0
-        self._agent_s = ctld.now_s()
+        self._agent_s = (ctld.epoch_ns + ctld.env.now_ns - ctld.costs.slurmctld_start_ns // 2) // SECOND
+        """The agent's threads begin in the middle of the start."""
         self.registration = Registration(ctld, self)
         self.pings = Pings(ctld, self)
         for node in ctld.nodes.nodes:
@@ -204,8 +205,11 @@ class NodeLifecycle:
         batch_host = nodes & -nodes
         if not batch_host & ctld.slurmds.deaf:
             self.pings.note(self.update_s(now_s), batch_host)
-        if self.power is not None and nodes & ctld.nodes.power_down:
-            self.power.node_changed()
+        if self.power is not None:
+            if nodes & ctld.nodes.power_down:
+                self.power.node_changed()
+            else:
+                self.power.stamped()
 
     def job_completing(self, nodes: int) -> int:
         """The job's run is over there (make_node_comp()): returns the nodes that must confirm the end.
@@ -232,6 +236,7 @@ class NodeLifecycle:
             table.idle |= silent & ~self.running.some & ~self.leaving.some
         if self.power is not None:
             self._busy_until_now(nodes & ~self.running.some)
+            self.power.stamped()
         ctld.last_node_update_s = now_s = ctld.now_s()
         answering = waited & ~ctld.slurmds.deaf
         if answering:
@@ -261,6 +266,7 @@ class NodeLifecycle:
         if self.power is not None:
             left = done & ~self.running.some & ~self.leaving.some
             self._busy_until_now(left)
+            self.power.stamped()
             self.power.nodes_idle_since(left)
         ctld.last_node_update_s = ctld.now_s()
 

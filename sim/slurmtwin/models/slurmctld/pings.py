@@ -127,6 +127,7 @@ class Pings:
     def review(self, node: Node) -> None:
         """Something about the node changed: does a tick have to look at it, and does it answer ticks?"""
         bit = node.bit
+        self._catch_up()
         matters = self._matters(node)
         well = not matters and self._answers(node)
         if self._well & bit and not well:
@@ -174,9 +175,12 @@ class Pings:
     # ticks that nobody watched
 
     def _catch_up(self) -> None:
-        """Play the ticks up to now for unwatched nodes, as bitmaps: nobody else can have changed by them."""
+        """Play the ticks up to now for unwatched nodes, as bitmaps: nobody else can have changed by them.
+
+        While a node is watched every tick is real, and may come late: nothing to catch up with.
+        """
         now_s = self.ctld.now_s()
-        while self.started and not self._asked_now and self._next_due_s < now_s:
+        while self.started and not self._watched and not self._asked_now and self._next_due_s < now_s:
             tick_s = self._tick_second(self._next_due_s)
             if tick_s >= now_s:
                 break

@@ -100,6 +100,9 @@ class PowerSave:
         self._suspends = RateLimit(timers.suspend_rate_per_min, spread, newer)
         self._spared = self._spared_nodes()
         self._last_s = 0
+        """Second of the last work, also of one that had nothing to do."""
+        self._asked_s = -1
+        """A work is wanted from this second on, whatever the interval says."""
         self._began_ns = 0
         self._call: Call | None = None
 
@@ -123,14 +126,29 @@ class PowerSave:
 
     def node_changed(self) -> None:
         """last_node_update moved: the thread works at its next look."""
-        self._wake_at_s(max(self.ctld.now_s(), self._last_s + self.min_interval_s + 1))
+        self._asked_s = max(self.ctld.now_s(), self._last_s + self.min_interval_s + 1)
+        self._wake_at_s(self._asked_s)
+
+    def stamped(self) -> None:
+        """last_node_update moved, but nothing that power saving acts on: the work it brings only counts as one."""
+        if self.ctld.now_s() > self._last_s:
+            self._last_s = self._next_look_ns(self.ctld.env.now_ns + 1)[1]
+
+    def _next_look_ns(self, wanted_ns: int) -> tuple[int, int]:
+        """The thread's first look at or after that time, and its Unix second."""
+        steps = max(1, -(-(wanted_ns - self._began_ns) // SECOND))
+        at_ns = self._began_ns + steps * SECOND
+        return at_ns, (at_ns + self.ctld.epoch_ns) // SECOND
+
+    def _on_grid_s(self, unix_s: int) -> int:
+        """The first second from unix_s on at which the thread works with no node changed: each interval + 1 s."""
+        step = self.interval_s + 1
+        return self._last_s + max(1, -(-(unix_s - self._last_s) // step)) * step
 
     def _wake_at_s(self, unix_s: int) -> None:
         """Work at the thread's first look in or after that second, unless one comes earlier."""
         ctld = self.ctld
-        wanted = max(ctld.at_s(unix_s), ctld.env.now_ns + 1)
-        steps = max(1, -(-(wanted - self._began_ns) // SECOND))
-        at_ns = self._began_ns + steps * SECOND
+        at_ns = self._next_look_ns(max(ctld.at_s(unix_s), ctld.env.now_ns + 1))[0]
         if self._call is not None and self._call.pending:
             if self._call.at_ns <= at_ns:
                 return
@@ -140,14 +158,19 @@ class PowerSave:
     def _look(self, _argument: object) -> None:
         self._call = None
         now_s = self.ctld.now_s()
-        updated = self.ctld.last_node_update_s > self._last_s
-        if now_s <= self._last_s + self.min_interval_s or not (updated or now_s > self._last_s + self.interval_s):
-            self._wake_at_s(self._last_s + self.interval_s + 1)
+        asked = 0 <= self._asked_s <= now_s
+        if not asked and now_s <= self._last_s + self.interval_s:
+            self._wake_for_time()
             return
+        self._asked_s = -1
         self._work(now_s)
+        self._wake_for_time()
+
+    def _wake_for_time(self) -> None:
+        """What time alone brings is found at the works of the interval."""
         due_s = self._next_due_s()
         if due_s is not None:
-            self._wake_at_s(max(due_s, self._last_s + self.interval_s + 1))
+            self._wake_at_s(self._on_grid_s(due_s))
 
     def _next_due_s(self) -> int | None:
         """The earliest second at which time alone brings work."""
@@ -290,4 +313,4 @@ class PowerSave:
         """Jobs have left these nodes: their idle time may end one day."""
         if nodes and self.idle_s != UNLIMITED:
             first = next(bits(nodes))
-            self._wake_at_s(self.ctld.nodes.nodes[first].last_busy_s + self.idle_s + 1)
+            self._wake_at_s(self._on_grid_s(self.ctld.nodes.nodes[first].last_busy_s + self.idle_s + 1))
