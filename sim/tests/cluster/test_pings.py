@@ -222,3 +222,15 @@ def test_a_pass_in_the_same_look_does_not_see_the_registration_it_asked_for(rig:
     r.until(12)
     assert seen == [0]
     assert r.ctld.nodes.avail & 1
+
+
+def test_a_request_to_register_waits_in_the_socket_of_a_frozen_slurmd(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.3 "Healed partition": frozen over its window tick at 1904 it registers as soon as it thaws."""
+    r = rig("22.05", ReturnToService=1)
+    r.until(10)
+    r.cluster.slurmds.freeze(1)
+    r.until(2000)
+    assert r.state() == "DOWN*"
+    r.cluster.slurmds.thaw(1)
+    r.until(2001)
+    assert r.times(Kind.NODE_UP) == [2000.0]

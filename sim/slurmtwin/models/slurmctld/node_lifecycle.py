@@ -55,8 +55,8 @@ class NodeLifecycle:
         self.power: PowerSave | None = None
         """Power saving, where it is configured (power_save_test())."""
         self._reasoned = 0
-        self._agent_s = (ctld.epoch_ns + ctld.env.now_ns - ctld.costs.slurmctld_start_ns // 2) // SECOND
-        """The agent's threads begin in the middle of the start."""
+        self._agent_s = (ctld.epoch_ns + ctld.env.now_ns - ctld.costs.slurmctld_start_ns * 2 // 3) // SECOND
+        """The agent's threads begin a third into the start: their phase in two real runs says so."""
         self.registration = Registration(ctld, self)
         self.pings = Pings(ctld, self)
         for node in ctld.nodes.nodes:

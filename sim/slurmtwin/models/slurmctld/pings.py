@@ -60,7 +60,7 @@ class Pings:
         """last_ping_time; 0 before the first tick."""
         self._next_due_s = 0
         self._asked_now = False
-        self._cycle_end_ns = 0
+        self._cycle_end_ns = -ctld.epoch_ns
         self._heard: deque[tuple[int, int]] = deque()
         """(second left in last_response, nodes) of answers, oldest first."""
         self._pinged: deque[tuple[int, int]] = deque(maxlen=4)
@@ -158,8 +158,8 @@ class Pings:
         deaf = bool(self.ctld.slurmds.deaf & bit)
         silent = bool(flags & NodeFlag.NO_RESPOND)
         if base is NodeBase.DOWN:
-            if deaf:
-                return not silent and self.timeout_s > 0
+            if deaf:  # a frozen slurmd still collects the requests of the window's ticks
+                return (not silent and self.timeout_s > 0) or bool(self.ctld.slurmds.frozen & bit)
             return silent or self.nodes.returns_on_answer(node) or bool(self.ghosts & bit)
         if deaf and silent:
             return self.timeout_s > 0 and node.last_response_s != 0
@@ -255,17 +255,28 @@ class Pings:
         if not self._asked_now and now_s < self._next_due_s:
             self._arm()
             return
-        if ctld.env.now_ns < self._cycle_end_ns:  # the previous cycle is not finished
-            ctld.background.arm(Duty.PING, -(-(self._cycle_end_ns + ctld.epoch_ns) // SECOND))
+        done_s = self._cycle_done_s()
+        if now_s < done_s:
+            ctld.background.arm(Duty.PING, done_s)
             return
         dead_s = self._last_tick_s - self.timeout_s if self._last_tick_s and self.timeout_s else 0
         self._asked_now = False
         self._tick_of_the_well(now_s)
         pings, registrations = self._ask_watched(dead_s, now_s)
         self._send(pings, registrations)
-        if ctld.conf.version == "26.05" and (pings or registrations):  # ping_updated (ping_nodes.c is_ping_done())
-            self._cycle_end_ns = max(self._cycle_end_ns, ctld.at_s(self.nodes.update_s(now_s)))
+        if pings or registrations:
+            self._cycle_end_ns = max(self._cycle_end_ns, ctld.env.now_ns)
         self._arm()
+
+    def _cycle_done_s(self) -> int:
+        """From which second on a new cycle may begin (ping_nodes.c is_ping_done()).
+
+        26.05 also waits until the agent's update thread has run after the last answer (ping_updated).
+        """
+        unix_ns = self._cycle_end_ns + self.ctld.epoch_ns
+        if self.ctld.conf.version == "26.05" and self._last_tick_s:
+            return self.nodes.update_s(unix_ns // SECOND)
+        return -(-unix_ns // SECOND)
 
     def _ask_watched(self, dead_s: int, now_s: int) -> tuple[list[Node], list[Node]]:
         """The rules of ping_nodes() for each watched node: DOWN, asked to register, pinged, or left alone."""
@@ -312,7 +323,11 @@ class Pings:
             ctld.emit(Kind.NODE_PINGED, node=node.name, value=0)
             self.review(node)
 
-        end_ns = ctld.slurmds.call(node, answered, lost, retried=retried)
+        def late() -> None:
+            if register:
+                self.nodes.register(ctld.slurmds.reports(node.bit))
+
+        end_ns = ctld.slurmds.call(node, answered, lost, retried, late)
         self._cycle_end_ns = max(self._cycle_end_ns, end_ns)
 
     def _answered(self, node: Node, register: bool) -> None:

@@ -63,6 +63,8 @@ class NodeDaemons:
         self._boot_s: dict[int, int] = {}
         self._host_boot_s = (cluster.epoch_ns - DEFAULT_UPTIME_NS) // SECOND
         self._calls: dict[int, list[_Call]] = {}
+        self._in_sockets: dict[int, list[Callable[[], None]]] = {}
+        """Per frozen slurmd: requests whose sender has given up, still to be read when it thaws."""
         message_s = conf.timers.message_timeout_ns // SECOND
         most = min(message_s, 10)
         self._tries = most if conf.version == "26.05" else most + 1
@@ -127,6 +129,8 @@ class NodeDaemons:
             return
         self.dead |= nodes
         self.frozen &= ~nodes
+        for index in bits(nodes):
+            self._in_sockets.pop(index, None)
         self._emit(Kind.SLURMD_CRASHED if crashed else Kind.SLURMD_STOPPED, nodes)
         self._fall_silent(nodes)
 
@@ -145,10 +149,16 @@ class NodeDaemons:
         self._fall_silent(nodes)
 
     def thaw(self, nodes: int) -> None:
-        """SIGCONT: what waits in the sockets is served. A healed slurmd does not register by itself (slurm.md 4.3)."""
+        """SIGCONT: what waits in the sockets is served, also requests that slurmctld has given up (probe `frozen`).
+
+        A healed slurmd does not register by itself (slurm.md 4.3 "Healed partition").
+        """
         nodes &= self.frozen
         self.frozen &= ~nodes
         self._hear(nodes)
+        for index in bits(nodes):
+            for request in self._in_sockets.pop(index, ()):
+                self._cluster.on_controller(self._cluster.env.now_ns + self._cluster.costs.rpc_ns, request)
 
     def reconfigured(self) -> None:
         """slurmctld has pushed a new configuration: every slurmd that answers starts itself anew and registers."""
@@ -235,7 +245,10 @@ class NodeDaemons:
         else:
             cluster.env.call_in(cluster.costs.rpc_ns, arrived, bit)
 
-    def call(self, node: Node, answered: Callable[[], None], lost: Callable[[], None], retried: bool = True) -> int:
+    def call(
+        self, node: Node, answered: Callable[[], None], lost: Callable[[], None], retried: bool = True,
+        late: Callable[[], None] | None = None,
+    ) -> int:  # fmt: skip
         """See slurmd/parts.py. A refused connection is tried each second, a silent one waits MessageTimeout."""
         now_ns = self._cluster.env.now_ns
         sent_s = (self._cluster.epoch_ns + now_ns) // SECOND
@@ -257,6 +270,8 @@ class NodeDaemons:
             if call.settled:
                 return
             call.settled = True
+            if self.frozen & node.bit:
+                self._in_sockets.setdefault(node.index, []).append(answered if late is None else late)
             waiting = self._calls.get(node.index)
             if waiting is not None and call in waiting:
                 waiting.remove(call)

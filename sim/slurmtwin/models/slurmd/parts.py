@@ -38,6 +38,8 @@ class Slurmds(Protocol):
 
     deaf: int
     """Bitmap of nodes whose slurmd does not answer now. `nodes & deaf == 0` is the fast path of every RPC."""
+    frozen: int
+    """Those of them that are only stopped (SIGSTOP)."""
     works: dict[int, Work]
     """What runs on the nodes, by Slurm job id, in start order. Its owner puts it in and takes it out."""
 
@@ -47,12 +49,16 @@ class Slurmds(Protocol):
         """
         ...
 
-    def call(self, node: Node, answered: Callable[[], None], lost: Callable[[], None], retried: bool = True) -> int:
+    def call(
+        self, node: Node, answered: Callable[[], None], lost: Callable[[], None], retried: bool = True,
+        late: Callable[[], None] | None = None,
+    ) -> int:  # fmt: skip
         """One RPC slurmctld -> slurmd of a deaf node: `answered` runs when the slurmd takes it after all,
         `lost` when the connect retries or the message time-out are over (slurm.md 4.2 "RPC connect retry");
         one of them, on slurmctld's clock. NO_RESPOND is set before `lost` runs; `answered` has to report the
         answer itself (NodeLifecycle.answered). Without `retried` a refused connection is lost at once (a leaf of
-        the forwarding tree). Returns the latest nanosecond at which it is settled.
+        the forwarding tree). `late` (None: `answered`) runs when a frozen slurmd reads the request after `lost`:
+        its sender no longer listens. Returns the latest nanosecond at which it is settled.
         """
         ...
 
