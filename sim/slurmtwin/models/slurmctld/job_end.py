@@ -125,16 +125,30 @@ class JobEnd:
             self._lifecycle.purge.watch_completing(job)
 
     def _call_deaf(self, job: Job, index: int) -> None:
-        node = self._ctld.nodes.nodes[index]
+        """TERMINATE to a slurmd that does not answer now.
+
+        One that reads it after slurmctld has given up cannot say "already complete" any more: it reports only by
+        message, when it had something to kill or an Epilog to run (slurmd/req.c _rpc_terminate_job()).
+        """
+        ctld, slurmds = self._ctld, self._side.slurmds
+        node = ctld.nodes.nodes[index]
         start_s = job.start_s
 
-        def answered() -> None:
-            work = job.work
-            if isinstance(work, BatchJob) and work.start_s == start_s:
-                work.kill(SIGTERM)
-            self._ctld.env.call_in(self._ctld.costs.epilog_ns, self._epilogs, (job, start_s, node.bit, True))
+        def kill() -> bool:
+            work = slurmds.works.get(job.slurm_id)
+            if not isinstance(work, BatchJob) or work.start_s != start_s or not work.nodes & node.bit:
+                return False
+            work.kill(SIGTERM)
+            return True
 
-        self._side.slurmds.call(node, answered, lambda: None)
+        def answered() -> None:
+            ctld.env.call_in(ctld.costs.epilog_ns, self._epilogs, (job, start_s, node.bit, kill()))
+
+        def late() -> None:
+            if kill() or ctld.conf.controller.epilog:
+                ctld.env.call_in(ctld.costs.epilog_ns, self._epilogs, (job, start_s, node.bit, True))
+
+        slurmds.call(node, answered, lambda: None, late=late)
 
     def _epilogs(self, argument: tuple[Job, int, int, bool]) -> None:
         job, start_s, nodes, killed = argument
