@@ -22,8 +22,8 @@ class HetJobs:
 
     def add(self, job: Job) -> None:
         """A component arrives; those of one group follow each other in the same submit RPC."""
-        group = job.request.het_group
-        if group != self._group or not self._components or self._components[0].request.submit_ns != job.request.submit_ns:
+        group, before = job.request.het_group, self._components
+        if group != self._group or not before or before[0].request.submit_ns != job.request.submit_ns:
             self._group = group
             self._components = []
         self._components.append(job)

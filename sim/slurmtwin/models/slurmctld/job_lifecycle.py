@@ -160,7 +160,7 @@ class Lifecycle:
             or job.completing_nodes & node.bit
         ]
         for job in sorted(here, key=lambda j: j.slurm_id):
-            self.requeues.node_failed(job, node)
+            self.requeues.node_failed(job, node, reason)
 
     def missing_on_node(self, job: Job, node: Node) -> None:
         """The node does not know the job."""

@@ -106,8 +106,8 @@ class JobStart:
             lost = self._lifecycle.requeues.launch_failed
             slurmds.call(host, lambda: self._late_launch(job, work), lambda: lost(job, work))
         elif self._ctld.conf.controller.prolog_fails:
-            costs = self._ctld.costs
-            self._ctld.env.call_in(costs.launch_ns + self._side.prolog_ns, lambda _: self._prolog_failed(job, work, host))
+            ran_ns = self._ctld.costs.launch_ns + self._side.prolog_ns
+            self._ctld.env.call_in(ran_ns, lambda _: self._prolog_failed(job, work, host))
         else:
             work.launch()
         self._lifecycle.limits.watch(job)

@@ -109,7 +109,7 @@ class Requeues:
                 self._ctld.schedulers.enqueue(job)
         return True
 
-    def node_failed(self, job: Job, node: Node) -> None:
+    def node_failed(self, job: Job, node: Node, reason: str) -> None:
         """One job of a node that went DOWN (kill_running_job_by_node_name())."""
         if job.completing:
             self._lifecycle.ends.nodes_done(job, node.bit, by_message=False)
@@ -123,7 +123,7 @@ class Requeues:
             if part_of.state not in (JobState.RUNNING, JobState.SUSPENDED):
                 continue
             if self.may_requeue(part_of):
-                self._why[part_of.slurm_id] = f"node {node.name} failed"
+                self._why[part_of.slurm_id] = f"node {node.name} failed: {reason}"
                 self._lifecycle.ends.finish(part_of, JobState.NODE_FAIL, requeue=True)
             else:
                 self._end_failed(part_of)

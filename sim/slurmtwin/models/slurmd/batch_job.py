@@ -42,7 +42,9 @@ def _ignore(_number: int) -> None:
 class NodeSide:
     """What every job on the nodes needs: the environment's clock, the event sink, and the way to slurmctld."""
 
-    __slots__ = ("cluster", "costs", "env", "host_free_ns", "job_over", "noise", "prolog_ns", "sink", "slurmds", "stepd_tries")
+    __slots__ = (
+        "cluster", "costs", "env", "host_free_ns", "job_over", "noise", "prolog_ns", "sink", "slurmds", "stepd_tries",
+    )  # fmt: skip
 
     def __init__(
         self,
