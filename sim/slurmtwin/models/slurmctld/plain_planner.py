@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
@@ -24,6 +24,9 @@ from slurmtwin.models.slurmctld.uniform_search import UniformSearch
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.pending_queue import PendingQueue, QueueRecord
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+
+_MOST_KEPT: Final = 32
+"""Plans that are kept: few cycles find more than some that still hold."""
 
 Slots = tuple[list[int], list[int], list[int], int]
 """begin, end, free, records of a NodeSpace."""
@@ -214,6 +217,7 @@ class PlainPlanner:
     def _plan_anew(self, kept: int, now_s: int) -> None:
         """Plan the records from number `kept` on."""
         plans, entries, options = self._plans, self._queue.entries, self._options
+        self._chain()
         space = self._map(plans[kept - 1].after if kept else None, now_s)
         reserved = any(plan.reserved for plan in plans)
         for place in range(kept, len(entries)):
@@ -226,11 +230,12 @@ class PlainPlanner:
             if not plan.tested and self._skipped:
                 plan.tested = self._had_nodes(plan.record, space)
             if outcome == "started":
+                self._chain()
                 self._alive_at = -1
                 self.started += 1
                 self.tested += plan.tested
                 continue
-            if not self.started:
+            if not self.started and len(plans) < _MOST_KEPT:
                 # behind a start the order of the queue no longer is that of the plans
                 plan.after = (
                     (space.begin[:], space.end[:], space.free[:], space.records)
@@ -256,7 +261,8 @@ class PlainPlanner:
 
     def _test(self, plan: Plan, space: NodeSpace, now_s: int) -> str:
         """TRY_LATER: ... for one record: started, reserved, skip or end. See BackfillCycle._try_uniform()."""
-        record, search = plan.record, self._chain()
+        record, search = plan.record, self._search
+        assert search is not None
         uniform = record.uniform
         assert isinstance(uniform, tuple)
         assert self._base is not None
@@ -265,7 +271,7 @@ class PlainPlanner:
         begin, end, free = space.begin, space.end, space.free
         last, length_s = len(begin) - 1, record.shortest_s
         freed, ends = search.freed, search.ends
-        exact = self._base[3]
+        exact, recorded = self._base[3], len(self._plans) < _MOST_KEPT
         skipped = self._skipped = []
         grows, caps = self._hints(space, search)
         start_s = now_s
@@ -285,7 +291,8 @@ class PlainPlanner:
                     if exact:
                         skipped.append(start_s)
                     start_s = end[ahead]
-                    plan.refused.append((free[ahead] & everywhere, start_s))
+                    if recorded:
+                        plan.refused.append((free[ahead] & everywhere, start_s))
                     end_s = start_s + length_s
                     place = ahead + 1
                 elif begin[ahead] > end_s:
