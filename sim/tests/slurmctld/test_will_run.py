@@ -96,3 +96,16 @@ def test_shared_nodes_come_free_core_by_core():
     assert bench.will(ntasks=1, nodes_min=1) == (100, "n0")
     assert bench.will(ntasks=2, nodes_min=1) == (300, "n0")
     assert bench.will(ntasks=4, nodes_min=1) == (2000, "n0")
+
+
+@pytest.mark.parametrize(("version", "start_s"), [("22.05", 900), ("24.11", 0), ("26.05", 0)])
+def test_futures_do_not_see_who_shares(version, start_s):
+    """cons_tres node_data_dup_use(): since 23.02 the copy has no list of jobs, so no job there counts as sharing."""
+    bench = Bench(
+        CORES + "NodeName=n0 CPUs=2 CoresPerSocket=2\nPartitionName=main Nodes=n0 Default=YES\n"
+        "PartitionName=forced Nodes=n0 OverSubscribe=FORCE:2\n",
+        version,
+    )
+    bench.start(partition="forced", ntasks=1, limit_s=900)
+    assert bench.place(bench.job(ntasks=1)).kind == "busy"
+    assert bench.will(start_s=bench.now_s, ntasks=1) == (start_s, "n0")

@@ -16,9 +16,11 @@ class FutureChain:
     """Usage after the first k jobs of `jobs` are gone, for any k; nothing is computed before it is asked for."""
 
     def __init__(
-        self, usage: Usage, jobs: Sequence[Job], ends_s: Sequence[int], shape_nodes: Sequence[int], full: int
-    ) -> None:
-        """full: nodes on which no job could get a CPU as they are used now."""
+        self, usage: Usage, jobs: Sequence[Job], ends_s: Sequence[int], shape_nodes: Sequence[int], full: int,
+        differs: bool = False,
+    ) -> None:  # fmt: skip
+        """full: nodes on which no job could get a CPU as they are used now; differs: `usage` is not the present's."""
+        self.differs = differs
         self.jobs = jobs
         self.ends_s = ends_s
         self.nodes = [usage.held[j.slurm_id].nodes if j.slurm_id in usage.held else 0 for j in jobs]

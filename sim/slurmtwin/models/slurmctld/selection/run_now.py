@@ -56,7 +56,7 @@ class RunNow:
         order = list(candidates)
         passes = 0
         while True:
-            future = usage.copy()
+            future = self._scratch(usage)
             found: Found | None = None
             place = 0
             for at, victim in enumerate(order):
@@ -75,6 +75,9 @@ class RunNow:
             if last:
                 return self._with_victims(found, future, order[: place + 1])
             order = self._reordered(order, place, found.chosen.nodes)
+
+    def _scratch(self, usage: Usage) -> Usage:
+        return usage.copy() if self._version < (23, 2) else usage.blind()
 
     def _reordered(self, order: list[Job], place: int, nodes: int) -> list[Job]:
         victim = order[place]
@@ -100,7 +103,7 @@ class RunNow:
             found = self._plugin.job_test(usage, query, nodes, self._ctld.nodes.idle, extra_row=True)
             built = allocate.build(found, usage, self._shapes, self._block) if found is not None else None
             return (built[0], built[1], ()) if built is not None else None
-        future = usage.copy()
+        future = self._scratch(usage)
         for victim in candidates:
             if self._preemption.mode(victim) != "suspend" or not _overlaps(victim, nodes):
                 continue

@@ -114,6 +114,19 @@ class Usage:
                     )
         return Usage(dict(self.classes), self.rows_of, held, dict(self.crowded), dict(self.stale))
 
+    def shared(self) -> bool:
+        """Some job that shares runs somewhere."""
+        return any(state.sharing for state in self.classes)
+
+    def blind(self) -> Usage:
+        """A copy as node_data_dup_use() makes it since 23.02: it no longer tells which nodes run jobs that share."""
+        out = self.copy()
+        out.classes = {}
+        for state, members in self.classes.items():
+            bare = state._replace(sharing=0) if state.sharing else state
+            out.classes[bare] = out.classes.get(bare, 0) | members
+        return out
+
     def add(self, key: int, holding: Holding) -> None:
         """job_res_add_job(): memory, gres, cores in the first row of its partition where they fit."""
         self.settle()

@@ -65,7 +65,7 @@ class WillRun:
             chain = self._chain_without(usage, candidates, nodes, now_s)
         ahead = 0 if early else start_s
         gone = bisect_right(chain.ends_s, ahead) if ahead else 0
-        if (candidates or ahead) and (gone or candidates or not present):
+        if (candidates or ahead) and (gone or candidates or not present or chain.differs):
             if (nodes & ~chain.full(gone)).bit_count() >= least:
                 found = self._try(chain.after(gone), query, nodes)
                 if found is not None:
@@ -171,13 +171,16 @@ class WillRun:
         return all(j.end_s == e for j, e in zip(self._chain.jobs, self._chain.ends_s, strict=True))
 
     def _new_chain(self, usage: Usage, jobs: list[Job], now_s: int) -> FutureChain:
+        differs = not self._early and usage.shared()
+        if differs:
+            usage = usage.blind()
         if self._soft:
             jobs.sort(key=lambda j: self._end(j, now_s))
-            return FutureChain(
-                usage, jobs, [self._end(j, now_s) for j in jobs], self._shape_nodes, self._plugin.full(usage)
-            )
-        jobs.sort(key=_end_s)
-        return FutureChain(usage, jobs, [j.end_s for j in jobs], self._shape_nodes, self._plugin.full(usage))
+            ends_s = [self._end(j, now_s) for j in jobs]
+        else:
+            jobs.sort(key=_end_s)
+            ends_s = [j.end_s for j in jobs]
+        return FutureChain(usage, jobs, ends_s, self._shape_nodes, self._plugin.full(usage), differs)
 
     def _chain_without(self, usage: Usage, candidates: list[Job], nodes: int, now_s: int) -> FutureChain:
         """Preemptable jobs are gone from the start: with their memory, unless they only get suspended."""
