@@ -86,6 +86,7 @@ class Controller:
             return
         if self.ctld is not None:
             self._end_service(save=False)
+            self.cluster.slurmdbd.controller_killed()
         self._end_process()
         self._emit(Kind.SLURMCTLD_CRASHED)
         self.cluster.serving_changed()
@@ -152,6 +153,7 @@ class Controller:
             report_lost(cluster.last_ctld, ctld)
             cluster.last_ctld = None
         self._beat()
+        cluster.slurmdbd.attach(ctld)
         ctld.serving = True
         cluster.assembly.serve(ctld)
         if self.index and ctld.conf.controller.no_backup_scheduling:

@@ -9,6 +9,7 @@ import pytest
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.restart import Recover
 from slurmtwin.models.slurmctld.states import JobState, NodeBase
 
 
@@ -298,3 +299,99 @@ def test_a_slurmd_that_starts_without_a_controller_registers_later(
     r.cluster.controller().start()
     r.until(84.4)
     assert next(t for t in r.times(Kind.NODE_REGISTERED) if t > 1) == registered
+
+
+# the rest of section 5
+
+
+@pytest.mark.parametrize(
+    ("mode", "state", "jobs"), [("-r", "UNKNOWN", 1), ("-R", "ALLOCATED", 1), ("-c", "UNKNOWN", 0)]
+)
+def test_recovery_options_decide_what_a_start_takes_over(
+    rig: Callable[..., Any], mode: str, state: str, jobs: int
+) -> None:
+    """slurm.md 5.2 "-R", slurm.md 5.2 "-c"."""
+    r = rig()
+    r.until(100)
+    r.run_job(7, 0b1)
+    r.cluster.controller().stop()
+    r.cluster.controller().start(Recover(mode))
+    r.until(100.5)
+    assert (r.state(), len(r.ctld.jobs)) == (state, jobs)
+
+
+def test_completing_jobs_are_told_to_end_again(rig: Callable[..., Any]) -> None:
+    """slurm.md 5.2 "COMPLETING jobs": their nodes are COMPLETING from the load on."""
+    r = rig()
+    r.until(100)
+    job = r.run_job(7, 0b1)
+    job.state, job.completing, job.completing_nodes = JobState.COMPLETED, True, 0b1
+    del r.ctld.running[7]
+    r.ctld.nodes_lifecycle.job_completing(0b1)
+    r.cluster.controller().stop()
+    r.cluster.controller().start()
+    r.until(100.5)
+    assert ("recovered", r.ctld.jobs[7]) in r.told
+    assert r.ctld.nodes.completing == 0b1
+
+
+def test_loaded_jobs_count_as_just_seen(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.4 "time_last_active at load": so the sweep never gives one up."""
+    r = rig()
+    r.until(100)
+    r.run_job(7, 0b1, with_steps=False)
+    r.until(500)
+    r.cluster.controller().stop()
+    r.cluster.controller().start()
+    r.until(510)
+    assert r.ctld.jobs[7].last_active_s == r.ctld.now_s() - 10
+    assert all(call[0] != "missing_on_node" for call in r.told)
+
+
+def test_a_node_that_died_in_the_outage_is_down_after_the_second_tick(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.2 "Controller was down meanwhile": its last answer is restored; ticks at 1004 and 1104."""
+    r = rig("22.05")
+    r.until(300)
+    r.cluster.controller().stop()
+    r.cluster.slurmds.stop(1)
+    r.until(1000)
+    r.cluster.controller().start()
+    r.until(2000)
+    assert r.times(Kind.NODE_NOT_RESPONDING) == [pytest.approx(1004 + 11.275)]
+    assert r.times(Kind.NODE_DOWN) == [pytest.approx(1104.0)]
+
+
+def test_a_backup_that_may_not_schedule_serves_without_passes(rig: Callable[..., Any]) -> None:
+    """slurm.md 5.1 "no_backup_scheduling"."""
+    r = rig("22.05", SlurmctldHost="a,b", SchedulerParameters="no_backup_scheduling")
+    kill_at(r, 100)
+    r.until(300)
+    assert ("stop",) in r.told
+
+
+def test_reconfigure_replaces_the_process_in_later_versions(rig: Callable[..., Any]) -> None:
+    """slurm.md 4.7 "Reconfigure (23.11+)": jobs stay, nodes register anew; 22.05 keeps everything in place."""
+    for version, same in (("22.05", True), ("26.05", False)):
+        r = rig(version)
+        r.until(100)
+        r.run_job(7, 0b1)
+        before = r.ctld
+        r.cluster.controller().reconfigure()
+        r.until(101)
+        assert (r.ctld is before) is same
+        assert 7 in r.ctld.jobs
+        assert (r.state("n1"), r.state("n2")) == ("ALLOCATED", "IDLE")
+        assert r.times(Kind.SLURMCTLD_RECONFIGURED) == [100.0]
+
+
+def test_slurmds_do_not_notice_an_outage(rig: Callable[..., Any]) -> None:
+    """slurm.md 5.4 "slurmd": its steps go on and are reported to whoever asks next."""
+    r = rig("22.05")
+    r.until(100)
+    job = r.run_job(7, 0b1)
+    r.cluster.controller().kill()
+    r.until(150)
+    r.cluster.controller().start()
+    r.until(160)
+    assert r.cluster.slurmds.works[7].nodes == 0b1
+    assert r.ctld.jobs[7].request is job.request

@@ -205,6 +205,8 @@ class NodeLifecycle:
         batch_host = nodes & -nodes
         if not batch_host & ctld.slurmds.deaf:
             self.pings.note(self.update_s(now_s), batch_host)
+        if ctld.accounting is not None:
+            ctld.accounting(True)
         if self.power is not None:
             if nodes & ctld.nodes.power_down:
                 self.power.node_changed()
@@ -218,6 +220,8 @@ class NodeLifecycle:
         """
         ctld = self.ctld
         table = ctld.nodes
+        if ctld.accounting is not None:
+            ctld.accounting(False)
         self.running.take(nodes)
         silent = 0
         odd = nodes & self.odd

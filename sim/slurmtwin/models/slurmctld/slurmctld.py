@@ -72,6 +72,8 @@ class Slurmctld:
         self._last_node_update_s = 0
         self._last_part_update_s = 0
         self._last_resv_update_s = 0
+        self.accounting: Callable[[bool], None] | None = None
+        """While slurmdbd is away: takes each job record that has to wait (True: a start, False: an end)."""
         self.on_update: Callable[[], None] | None = None
         """Called at every stamp: the backfill agent sleeps until something changes."""
 

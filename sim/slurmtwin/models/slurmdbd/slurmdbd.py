@@ -6,6 +6,7 @@ and one at its end (and a few more that a full queue drops first). The agent tri
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
@@ -53,6 +54,8 @@ class Slurmdbd:
         if self.running or not self.used:
             return
         self.running = True
+        for ctld in self._cluster.active:
+            ctld.accounting = None
         self._emit(Kind.SLURMDBD_STARTED)
         if self.queued:
             now_ns = self._cluster.env.now_ns
@@ -65,7 +68,14 @@ class Slurmdbd:
             return
         self.running = False
         self._last_try_ns = self._cluster.env.now_ns
+        for ctld in self._cluster.active:
+            self.attach(ctld)
         self._emit(Kind.SLURMDBD_STOPPED)
+
+    def attach(self, ctld: Slurmctld) -> None:
+        """This slurmctld's records wait in its memory while slurmdbd is away."""
+        if self.used and not self.running:
+            ctld.accounting = partial(self.job_record, ctld)
 
     def _drain(self, _argument: object) -> None:
         if self.running:
