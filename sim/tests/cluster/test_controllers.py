@@ -395,3 +395,19 @@ def test_slurmds_do_not_notice_an_outage(rig: Callable[..., Any]) -> None:
     r.until(160)
     assert r.cluster.slurmds.works[7].nodes == 0b1
     assert r.ctld.jobs[7].request is job.request
+
+
+def test_a_kill_nobody_announced_is_one_right_after_a_save(rig: Callable[..., Any]) -> None:
+    """slurm.md 5.3 "Cadence": without copies of every save nothing can be lost; with them the last 5 s are."""
+    for copies, kept in ((False, [7, 8]), (True, [7])):
+        r = rig()
+        r.cluster.volume.kept = r.cluster.volume.copies_all = copies
+        r.until(100)
+        r.run_job(7, 0b1)
+        r.until(102)
+        r.run_job(8, 0b10)
+        r.until(103)
+        r.cluster.controller().kill()
+        r.cluster.controller().start()
+        r.until(104)
+        assert list(r.ctld.jobs) == kept

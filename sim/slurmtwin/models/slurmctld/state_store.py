@@ -79,6 +79,8 @@ class StateVolume:
         self.heartbeat: Heartbeat | None = None
         self.kills_ns: list[int] = []
         """When slurmctld will be killed, as far as the run knows beforehand, ascending."""
+        self.copies_all = False
+        """Every save is copied: for runs whose kills nobody can announce (a pod's OOM kill). Set `kept` as well."""
         self.kept = False
         """Saves are played out: some controller may die or be replaced."""
         self.writer = 0
@@ -91,8 +93,14 @@ class StateVolume:
 
     def kill_is_near(self, now_ns: int) -> bool:
         """A save now may be the last one before a kill."""
+        if self.copies_all:
+            return True
         place = bisect_left(self.kills_ns, now_ns)
         return place < len(self.kills_ns) and self.kills_ns[place] - now_ns <= _NEAR_A_KILL_NS
+
+    def kill_was_expected(self, now_ns: int) -> bool:
+        """The kill that happens now was announced, so the saves before it were copied."""
+        return self.copies_all or now_ns in self.kills_ns
 
     def lose(self) -> None:
         """The volume comes up empty: no job, no node state, no heartbeat (slurm.md 5.2 "job_state missing")."""
@@ -160,8 +168,11 @@ class StateStore:
             ctld.emit(Kind.SLURMCTLD_SAVED, value=len(volume.saved.jobs), unit="job")
 
     def left_behind(self) -> None:
-        """The process was killed. What it had saved is the last copy, or, with no change since, its tables."""
-        if not self._marks.dirty or not self._volume.kept:
+        """The process was killed. What it had saved is the last copy, or, with no change since, its tables.
+
+        A kill that nobody announced is taken as one right after a save.
+        """
+        if not self._marks.dirty or not self._volume.kill_was_expected(self._ctld.env.now_ns):
             self._volume.saved = snapshot(self._ctld)
 
 
