@@ -139,8 +139,16 @@ def test_more_jobs_than_max_job_count_are_refused(run_twin: Any, a_job: Any) -> 
 
 def test_a_job_that_no_node_could_ever_run_is_refused_at_submit(run_twin: Any, a_job: Any) -> None:
     """job_mgr.c job_allocate(): the test on an empty partition finds a fundamental flaw."""
-    story = run_twin([a_job(1, nodes=3)])
+    story = run_twin([a_job(1, cpus_per_task=2)])
     assert len(story.times(1, Kind.JOB_REJECTED)) == 1
+
+
+@pytest.mark.parametrize(("version", "refused"), [("22.05", 1), ("24.11", 1), ("26.05", 0)])
+def test_a_job_larger_than_its_partition_waits_in_26_05(run_twin: Any, a_job: Any, version: str, refused: int) -> None:
+    """26.05 job_mgr.c _select_nodes_base(): a job over the partition's node count is not tested on its nodes."""
+    story = run_twin([a_job(1, nodes=3), a_job(2, submit=2.5)], version=version)
+    assert len(story.times(1, Kind.JOB_REJECTED)) == refused
+    assert len(story.times(2, Kind.JOB_STARTED)) == 1
 
 
 def test_a_begin_time_is_found_by_the_first_pass_after_it(run_twin: Any, a_job: Any) -> None:

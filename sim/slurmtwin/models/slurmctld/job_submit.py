@@ -7,7 +7,7 @@ starts it: the RPC only queues a scheduling pass. salloc is tried at once.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from slurmtwin.contract.jobs import JobRequest
     from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+
+_TOO_LARGE: Final = ("PartitionConfig", Reason.PARTITION_NODE_LIMIT)
 
 
 class Submission:
@@ -158,8 +160,11 @@ class Submission:
         enforce = ctld.conf.controller.enforce_part_limits
         last: str | None = None
         for part in job.parts:
-            refusal = ctld.selection.can_ever_run(job, part)
-            kind = refusal.kind if refusal is not None else ""
+            if ctld.conf.version == "26.05" and ctld.partition_limits.pending(job, part) in _TOO_LARGE:
+                kind = "part_limit"  # 26.05 then leaves the nodes alone (_select_nodes_base())
+            else:
+                refusal = ctld.selection.can_ever_run(job, part)
+                kind = refusal.kind if refusal is not None else ""
             if kind != "never" and not (kind == "part_limit" and enforce != "no"):
                 if enforce != "all":
                     return None
