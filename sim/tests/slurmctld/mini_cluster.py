@@ -320,7 +320,8 @@ class MiniCluster:
         """A task's record of its own."""
         self._next_id += 1
         task = Job(meta.request, 100_000 + self._next_id, meta.submit_s)
-        for name in ("limit_s", "time_min_s", "nodes_min", "priority", "parts", "licenses", "eligible_s", "reservation"):
+        copied = ("limit_s", "time_min_s", "nodes_min", "priority", "parts", "licenses", "eligible_s", "reservation")
+        for name in copied:
             setattr(task, name, getattr(meta, name))
         self.ctld.jobs[task.slurm_id] = task
         return task
@@ -328,7 +329,8 @@ class MiniCluster:
     def job(self, number: int, nodes: int = 1, limit_s: int | None = 60, run_s: float | None = 60, **more: Any) -> Job:
         """A job record of this moment. more: JobRequest options, or Job attributes such as priority, time_min_s."""
         ctld = self.ctld
-        request = JobRequest(job_id=number, submit_ns=self.env.now_ns, run_ns=None if run_s is None else round(run_s * SECOND))
+        run_ns = None if run_s is None else round(run_s * SECOND)
+        request = JobRequest(job_id=number, submit_ns=self.env.now_ns, run_ns=run_ns)
         attributes = {name: more.pop(name) for name in list(more) if name in Job.__slots__ and name != "reservation"}
         request = replace(request, **more)
         job = Job(request, number, ctld.now_s())
@@ -341,7 +343,9 @@ class MiniCluster:
             setattr(job, name, value)
         return job
 
-    def submit(self, number: int, nodes: int = 1, limit_s: int | None = 60, run_s: float | None = 60, **more: Any) -> Job:
+    def submit(
+        self, number: int, nodes: int = 1, limit_s: int | None = 60, run_s: float | None = 60, **more: Any
+    ) -> Job:
         """The job arrives now."""
         return self.arrive(self.job(number, nodes, limit_s, run_s, **more))
 

@@ -1,4 +1,4 @@
-"""The benchmark workloads start as in the plain model: 1,000 one-CPU nodes, default settings of 26.05, real node choice."""
+"""The benchmark workloads start as in the plain model: 1,000 one-CPU nodes, 26.05 defaults, the real node choice."""
 
 from __future__ import annotations
 
