@@ -110,7 +110,7 @@ class AccountingIdentity:
             return Reason.INVALID_ACCOUNT
         return None
 
-    def runnable_with(self, job: Job, allocation: Allocation) -> str | None:  # noqa: ARG002
+    def runnable_with(self, job: Job, allocation: Allocation | None) -> str | None:  # noqa: ARG002
         """No limit."""
         return None
 
@@ -279,13 +279,14 @@ class AccountingLimits(AccountingIdentity):
                 return "Assoc" + why.MAX_WALL
         return None
 
-    def runnable_with(self, job: Job, allocation: Allocation) -> str | None:
-        """acct_policy_job_runnable_post_select(): limits on the TRES of the selected nodes."""
+    def runnable_with(self, job: Job, allocation: Allocation | None) -> str | None:
+        """acct_policy_job_runnable_post_select(): limits on the TRES of the selected nodes; None: none was found."""
         assoc = job.assoc
         if not isinstance(assoc, Association):
             return None
         self._fresh()
-        counts = self._tres.requested_with(job, job.part, allocation)
+        tres, nodes = self._tres, allocation.nodes if allocation is not None else 0
+        counts = tres.requested(job, job.part) if allocation is None else tres.requested_with(job, job.part, allocation)
         own = self._qos_of(job)
         minutes = usable_minutes(job, own, default=True)
         tres_minutes = [minutes * c for c in counts]
@@ -293,15 +294,13 @@ class AccountingLimits(AccountingIdentity):
         imposed = Imposed()
         order = self.qos_order(job, job.part)
         for qos in order:
-            failed = check_resources(
-                job, qos, assoc, imposed, counts, tres_minutes, allocation.nodes, factor, self._safe
-            )
+            failed = check_resources(job, qos, assoc, imposed, counts, tres_minutes, nodes, factor, self._safe)
             if failed is not None:
                 return tres_reason(failed[0], self._tres.kind(failed[1]))
         limit_factor = next((q.conf.limit_factor for q in order if q.conf.limit_factor), 0.0)
         for place, level in enumerate(assoc.line):
             failed = self._assoc_resources(
-                level, place == 0, imposed, counts, tres_minutes, allocation.nodes, factor, limit_factor
+                level, place == 0, imposed, counts, tres_minutes, nodes, factor, limit_factor
             )
             if failed is not None:
                 return tres_reason(failed[0], self._tres.kind(failed[1]))

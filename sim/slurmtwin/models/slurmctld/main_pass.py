@@ -162,7 +162,7 @@ class MainPass:
         given = job.limit_s
         if job.deadline_s and not self._meets_deadline(job, part):
             return True, False
-        if job.reason.startswith(("Assoc", "QOS")) and ctld.limits.runnable(job) is not None:
+        if job.reason.startswith(("Assoc", "QOS", "Max")) and ctld.limits.runnable(job) is not None:
             return True, False
         wanted = required_nodes(ctld, job)
         if job.reason == Reason.NODE_NOT_AVAIL and wanted & ~self._avail:

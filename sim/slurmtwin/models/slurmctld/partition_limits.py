@@ -55,6 +55,13 @@ def _names_nodes(job: Job) -> bool:
     return request.nodes_min is not None or bool(request.nodelist) or bool(request.ntasks and request.ntasks_per_node)
 
 
+def _most_nodes(job: Job) -> int | None:
+    """The node count the request allows at most; the implied one (no more nodes than tasks) does not count here."""
+    request = job.request
+    implied = request.nodes_min is None and request.nodes_max is None and job.nodes_max == (request.ntasks or 0)
+    return None if implied else job.nodes_max or None
+
+
 def _over(limit_s: int | None, most_s: int | None) -> bool:
     return limit_s is not None and most_s is not None and (limit_s < 0 or limit_s > most_s)
 
@@ -95,7 +102,7 @@ class PartitionLimits:
         passed = False
         nodes_min = job.nodes_min if _names_nodes(job) else None
         for part in parts:
-            error = self.access(job, part, nodes_min, job.nodes_max or None, job.limit_s)
+            error = self.access(job, part, nodes_min, _most_nodes(job), job.limit_s)
             if error is None and request.nodelist and not self._nodelist_inside(job, part):
                 error = SubmitError.NODES_NOT_IN_PARTITION
             if error is None:
@@ -120,7 +127,7 @@ class PartitionLimits:
 
     def _submit_size(self, job: Job, parts: list[Partition]) -> SubmitError | None:
         request, flags = job.request, self.qos_flags(job)
-        nodes_max = job.nodes_max or None
+        nodes_max = _most_nodes(job)
         least = min(p.conf.min_nodes for p in parts)
         most = max(1 << 31 if p.conf.max_nodes < 0 else p.conf.max_nodes for p in parts)
         below_ok = "partitionminnodes" in flags
@@ -258,7 +265,7 @@ class PartitionLimits:
             return None
         state = conf.state.upper()
         limit_s = job.time_min_s if check_min_time and job.time_min_s else job.limit_s
-        error = self.access(job, part, job.nodes_min, job.nodes_max or None, limit_s)
+        error = self.access(job, part, job.nodes_min, _most_nodes(job), limit_s)
         if error is SubmitError.TIME_LIMIT:
             return Reason.PARTITION_TIME_LIMIT
         if error is SubmitError.NODE_COUNT:

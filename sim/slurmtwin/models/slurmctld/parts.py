@@ -148,8 +148,8 @@ class AccountingPolicy(Protocol):
         """acct_policy_job_runnable_pre_select: a pending reason, or None."""
         ...
 
-    def runnable_with(self, job: Job, allocation: Allocation) -> str | None:
-        """acct_policy_job_runnable_post_select."""
+    def runnable_with(self, job: Job, allocation: Allocation | None) -> str | None:
+        """acct_policy_job_runnable_post_select; None: asked for a job that found no nodes."""
         ...
 
     def max_nodes(self, job: Job, part: Partition) -> tuple[int, str] | None:

@@ -37,16 +37,18 @@ def attempt_start(
     Resources (slurm.md 3.2 "Timing"). `before_start` may still change the time limit.
     """
     now_s = ctld.now_s()
+    job.part = part
     reason = ctld.limits.runnable(job)
     if reason is not None:
         return _refuse(ctld, job, Refusal("limit", reason))
     reason = ctld.partition_limits.select(job, part)
     if reason is not None:
         return _refuse(ctld, job, Refusal("part_limit", reason))
-    job.part = part
     found = ctld.selection.select_nodes(job, part, avail, now_s)
     if isinstance(found, Refusal):
-        return _refuse(ctld, job, found)
+        # a limit that is broken as well takes precedence, so that backfill reserves nothing
+        reason = ctld.limits.runnable_with(job, None) if found.kind != "limit" else None
+        return _refuse(ctld, job, found if reason is None else Refusal("limit", reason, found.considered))
     if job.licenses and not ctld.licenses.available(job):
         return _refuse(ctld, job, Refusal("license", Reason.LICENSES))
     reason = ctld.limits.runnable_with(job, found.allocation)

@@ -215,7 +215,7 @@ def test_dampening_divides_the_exponent(bench: Make) -> None:
     assert waiting.priority == int(1_000_000 * 2 ** (-(1 / 0.3) / 5))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(idle_periods=st.integers(1, 400), run_s=st.integers(1, 4000))
 def test_skipped_calculations_are_made_up_exactly(bench: Make, idle_periods: int, run_s: int) -> None:
     """Usage after an idle stretch equals, bit for bit, that of a cluster whose calculations all ran on time.

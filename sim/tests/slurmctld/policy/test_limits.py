@@ -306,3 +306,17 @@ def test_multi_partition_jobs_count_once_per_partition_qos(bench: Make) -> None:
 def test_reason_texts(kind: LimitKind, tres: str, text: str) -> None:
     """The words of job_state_reason.c, irregular ones too."""
     assert tres_reason(kind, tres) == text
+
+
+def test_a_limit_outweighs_busy_nodes(bench: Make) -> None:
+    """A job that finds no nodes is still held against the limits with what it asked for.
+
+    So it waits for the limit, closes no partition and gets no reservation.
+    slurm.md 1.2 "What does not close a partition".
+    """
+    b = limited(bench, "modify account a set grptres=cpu=4")
+    first, second = b.job(user="ann", ntasks=3, limit_ns=HOUR), b.job(user="ann", ntasks=3, limit_ns=HOUR)
+    b.start(first)
+    assert b.ctl.limits.runnable_with(second, None) == "AssocGrpCpuLimit"
+    b.end(first)
+    assert b.ctl.limits.runnable_with(second, None) is None

@@ -164,3 +164,10 @@ def test_licences_are_taken_at_start_and_given_back_at_the_end(bench: Make) -> N
     assert pool.available(second)
     assert not pool.ever(b.job(licenses="matlab:4", enter=False))
     assert not pool.ever(b.job(licenses="unknown", enter=False))
+
+
+def test_the_implied_node_count_is_not_held_against_max_nodes(bench: Make) -> None:
+    """--ntasks=3 in a partition of MaxNodes=1 is accepted and runs on one node, as real 26.05.5 does."""
+    b = bench(conf={"EnforcePartLimits": "ALL"}, partitions=part(MaxNodes=1))
+    job = b.job(ntasks=3)
+    assert b.ctl.partition_limits.pending(job, job.part) is None
