@@ -239,6 +239,7 @@ def steps(
         else:
             nodes = twin.ctld.nodes.bitmap(expand(row.node))
             by = detail.get("by", "main")
+            twin.submit(row.job_id)  # a start proves the submission, which slurmctld may log a moment later
             twin.free(nodes)
             if by in BY_SCHEDULER:
                 picked = twin.choose(by)
