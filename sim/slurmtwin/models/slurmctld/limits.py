@@ -126,7 +126,8 @@ class AccountingIdentity:
         """Nothing is counted."""
 
     def job_ended(self, job: Job) -> None:
-        """Nothing is counted."""
+        """The calculation thread charges the job no more."""
+        self._ctl.priority.job_ended(job)
 
 
 class AccountingLimits(AccountingIdentity):

@@ -134,7 +134,6 @@ class Bench:
         self.ctl.running.pop(job.slurm_id)
         self.ctl.licenses.give_back(job)
         self.ctl.limits.job_ended(job)
-        self.ctl.priority.job_ended(job)
         self.ctl.limits.job_left(job)
 
     def until(self, seconds: float) -> None:

@@ -306,3 +306,19 @@ def test_usage_survives_a_restart(bench: Make) -> None:
     assert assoc(b, "a", "ann").usage.raw == pytest.approx(before * d**50 + 50 * d**50, rel=1e-12)
     left = assoc(b, "a", "ann").counters.run_secs[0]
     assert left == 24 * 3600 - 650
+
+
+def test_an_ended_job_is_charged_no_more(bench: Make) -> None:
+    """Without enforced limits too: usage only decays once the job is gone. slurm.md 3.1 "Usage"."""
+    b = bench(conf=CONF | {"AccountingStorageEnforce": "associations"}, accounting=TREE)
+    job, _ = b.job(user="ann", limit_ns=HOUR), b.job(user="bob")
+    b.start(job)
+    b.until(310)
+    b.end(job)
+    before = assoc_of(b, "ann").usage.raw
+    b.until(901)
+    assert 0 < assoc_of(b, "ann").usage.raw < before
+
+
+def assoc_of(bench: Any, user: str) -> Any:
+    return next(a for a in bench.ctl.priority.tree.assocs if a.user == user)
