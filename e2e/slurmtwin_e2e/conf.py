@@ -133,7 +133,9 @@ def render(section: SlurmSection, version: str, log_backfill: bool = True) -> Cl
     if "config_overrides" not in slurmd_parameters:
         forced["SlurmdParameters"] = ",".join(filter(None, (slurmd_parameters, "config_overrides")))
     flags = _lookup(conf, "DebugFlags")
-    forced["DebugFlags"] = ",".join(dict.fromkeys(filter(None, (*flags.split(","), "Backfill" * log_backfill, "HetJob"))))
+    forced["DebugFlags"] = ",".join(
+        dict.fromkeys(filter(None, (*flags.split(","), "Backfill" * log_backfill, "HetJob")))
+    )
     communication = _lookup(conf, "CommunicationParameters")
     if len(controllers) > 1:
         forced["CommunicationParameters"] = ",".join(filter(None, (communication, "NoCtldInAddrAny")))

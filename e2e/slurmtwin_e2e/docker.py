@@ -121,10 +121,11 @@ def run_container(
     image: str, name: str, command: Sequence[str], *, hostname: str, mounts: Sequence[tuple[Path, str, bool]],
     capabilities: Sequence[str] = (), limit_s: float | None = None,
 ) -> tuple[int, str]:  # fmt: skip
-    """Run a container to its end without a way out of it; returns exit code and output. It is removed whatever happens."""
+    """Run a container to its end without a way out of it; returns exit code and output; it is always removed."""
     arguments = [
         "run", "--name", name, "--label", f"{LABEL}={name}", "--label", f"{OWNER_LABEL}={os.getpid()}",
-        "--hostname", hostname, "--add-host", f"{hostname}:127.0.0.1", "--network", NETWORK, "--ulimit", "nofile=8192:8192", *cpu_parent(),
+        "--hostname", hostname, "--add-host", f"{hostname}:127.0.0.1", "--network", NETWORK,
+        "--ulimit", "nofile=8192:8192", *cpu_parent(),
     ]  # fmt: skip
     for capability in capabilities:
         arguments += ["--cap-add", capability]

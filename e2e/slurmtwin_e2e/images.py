@@ -17,9 +17,7 @@ from typing import Final
 from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin_e2e.docker import docker, ensure_running, has_image
 
-PACKAGES: Final = (
-    "slurmctld slurmd slurm-client slurmrestd slurmdbd mariadb-server munge faketime python3 procps"
-)
+PACKAGES: Final = "slurmctld slurmd slurm-client slurmrestd slurmdbd mariadb-server munge faketime python3 procps"
 
 DOCKERFILE: Final = f"""\
 ARG BASE
@@ -106,7 +104,8 @@ def make_image(version: str, say: Say = print) -> None:
     with tempfile.TemporaryDirectory(prefix="slurmtwin-image-") as folder:
         Path(folder, "Dockerfile").write_text(DOCKERFILE)
         docker(
-            "build", "--network", "host", "--build-arg", f"BASE={release.base}", "--label", f"org.slurmtwin.base={origin}",
+            "build", "--network", "host", "--build-arg", f"BASE={release.base}",
+            "--label", f"org.slurmtwin.base={origin}",
             "-t", release.image, folder, limit_s=1800,
         )  # fmt: skip
 

@@ -217,7 +217,9 @@ def fault_actions(scenario: Scenario, files: ClusterFiles) -> list[Action]:
     return actions
 
 
-def make_plan(scenario: Scenario, jobs: Sequence[JobRequest], version: str, factor: float) -> tuple[dict[str, Any], ClusterFiles]:
+def make_plan(
+    scenario: Scenario, jobs: Sequence[JobRequest], version: str, factor: float
+) -> tuple[dict[str, Any], ClusterFiles]:
     """The plan.json of one run, and the files behind it (with the list of overridden options)."""
     files = render(scenario.slurm, version, len(jobs) <= LOG_BACKFILL_JOBS)
     actions = [*submit_actions(jobs), *fault_actions(scenario, files)]
@@ -234,6 +236,9 @@ def make_plan(scenario: Scenario, jobs: Sequence[JobRequest], version: str, fact
 
 
 def _sacctmgr(scenario: Scenario) -> dict[str, list[str]]:
-    """Lines before slurmctld starts. The cluster itself must exist first; a line that adds it again is harmless."""
+    """Lines before slurmctld starts; the cluster itself is added unless a line does it."""
     name = next((str(v) for k, v in scenario.slurm.conf.items() if k.lower() == "clustername"), "twin")
-    return {"before": [f"add cluster {name}", *scenario.slurm.accounting], "after": []}
+    lines = list(scenario.slurm.accounting)
+    if not any(line.lower().startswith("add cluster") for line in lines):
+        lines.insert(0, f"add cluster {name}")
+    return {"before": lines, "after": []}

@@ -86,7 +86,8 @@ def build_manifest(
     late = next((n for n in notes if n["what"] == "lateness"), {})
     why = next((json.loads(e.detail or "{}").get("why", "") for e in reversed(events) if e.kind is Kind.RUN_ENDED), "")
     return Manifest(
-        world="slurm", scenario=scenario.name, scenario_sha256=sha256_text(resolved), seed=0, replication=place.repetition,
+        world="slurm", scenario=scenario.name, scenario_sha256=sha256_text(resolved),
+        seed=0, replication=place.repetition,
         software={**software_block(), "slurm": place.version, "packages": packages},
         parameters={
             "slurm_version": place.version, "factor": place.factor, "epoch_ns": zero,
@@ -134,4 +135,3 @@ def write_recording(
 def _rounded(event: Event) -> Event:
     """Times to microseconds: finer digits are noise, and cost space."""
     return event._replace(t_ns=round(event.t_ns / MICRO) * MICRO)
-

@@ -52,7 +52,8 @@ def run_raw(scenario: Scenario, jobs: Sequence[JobRequest], version: str, factor
         image, f"slurmtwin-{uuid.uuid4().hex[:12]}",
         ["bash", "-c", "python3 /opt/slurmtwin/boot.py /in /out; exit $?"],
         hostname=files.controllers[0],
-        mounts=[(INSIDE.resolve(), "/opt/slurmtwin", True), (plan_dir.resolve(), "/in", True), (out.resolve(), "/out", False)],
+        mounts=[(INSIDE.resolve(), "/opt/slurmtwin", True), (plan_dir.resolve(), "/in", True),
+                (out.resolve(), "/out", False)],
         capabilities=capabilities, limit_s=plan["max_ns"] / 1e9 / factor * 1.2 + 300,
     )  # fmt: skip
     wall = time.monotonic() - begin

@@ -54,7 +54,9 @@ def job_table(events: Sequence[Event]) -> list[str]:
             lines.append(f"{name:>8} {asked} {begun} {text(event.t_ns)} {by:8} {parts.get('state', ''):12} {where}")
     for (number, task), start in open_runs.items():
         name = f"{number}_{task}" if task else str(number)
-        lines.append(f"{name:>8} {text(submitted.get(number, 0))} {text(start.t_ns)} {'-':>9} {'':8} {'RUNNING':12} {start.node}")
+        lines.append(
+            f"{name:>8} {text(submitted.get(number, 0))} {text(start.t_ns)} {'-':>9} {'':8} {'RUNNING':12} {start.node}"
+        )
     return lines
 
 
@@ -65,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", choices=("22.05", "24.11", "26.05"), help="default: the scenario's")
     parser.add_argument("--factor", type=float, default=20.0, help="simulated seconds per real second; 1: real time")
     parser.add_argument("--all", action="store_true", help="print every event, not only the jobs")
-    parser.add_argument("--jobs", type=Path, help="the workload as JSON lines of JobRequest instead of the scenario's list")
+    parser.add_argument(
+        "--jobs", type=Path, help="the workload as JSON lines of JobRequest instead of the scenario's list"
+    )
     parser.add_argument("--keep", type=Path, help="keep Slurm's logs in this folder")
     options = parser.parse_args(arguments)
     scenario = load_scenario(options.scenario)
@@ -86,7 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"# overridden: {option}={change['asked']} -> {change['used'] or '(left out)'}", file=sys.stderr)
     if options.all:
         for event in events:
-            print(f"{event.t_ns / SECOND:10.3f} {event.kind.value:24} {event.job_id or '':>5} {event.node or '':20} {event.value or ''} {event.detail or ''}")
+            print(
+                f"{event.t_ns / SECOND:10.3f} {event.kind.value:24} {event.job_id or '':>5} {event.node or '':20}"
+                f" {event.value or ''} {event.detail or ''}"
+            )
     else:
         print(f"{'job':>8} {'submit':>9} {'start':>9} {'end':>9} {'by':8} {'state':12} nodes")
         print("\n".join(job_table(events)))

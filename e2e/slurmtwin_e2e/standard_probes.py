@@ -59,12 +59,23 @@ def main_pass() -> list[Document]:
         {"PartitionName": "low", "Nodes": "n1", "Default": "YES", "PriorityTier": 1, **base},
         {"PartitionName": "high", "Nodes": "n1", "PriorityTier": 9, **base},
     ]
-    tiers = [job(1, 60, "2", ntasks=4), job(5, 40, "1", ntasks=4), job(10, 40, "1", ntasks=4, partition="high"), job(15, 40, "1", ntasks=4), job(20, 30, "1", ntasks=4, partition="high,low")]
+    tiers = [
+        job(1, 60, "2", ntasks=4),
+        job(5, 40, "1", ntasks=4),
+        job(10, 40, "1", ntasks=4, partition="high"),
+        job(15, 40, "1", ntasks=4),
+        job(20, 30, "1", ntasks=4, partition="high,low"),
+    ]
     salloc = [
         job(10, 40, interactive=True), job(20.5, 40), job(31.2, 40, ntasks=2, interactive=True),
         job(40, 60, ntasks=4, interactive=True), job(50.7, 20, ntasks=1, interactive=True),
     ]  # fmt: skip
-    builtin = [job(1, 100, "3", ntasks=3), job(5, 60, "2", ntasks=4), job(10, 30, "1", ntasks=1), job(15, 30, "1", ntasks=1)]
+    builtin = [
+        job(1, 100, "3", ntasks=3),
+        job(5, 60, "2", ntasks=4),
+        job(10, 30, "1", ntasks=1),
+        job(15, 30, "1", ntasks=1),
+    ]
     return [
         probe("start-latency", "sbatch on an idle cluster: how long until it starts",
               ["1.1 Start latency on an idle cluster", "1.1 Queued request", "1.1 sbatch itself", "1.1 Periodic full pass"],
@@ -94,6 +105,7 @@ def main_pass() -> list[Document]:
 
 def node_choice() -> list[Document]:
     """Probes of node selection (1.3): long jobs placed one by one, so that only the choice matters."""
+
     def placed(*shapes: Job) -> list[Job]:
         return [job(5 + 5 * i, 300, "10", **shape) for i, shape in enumerate(shapes)]
 
@@ -115,9 +127,20 @@ def node_choice() -> list[Document]:
         {"nodes": "3", "ntasks": 3},
     )  # fmt: skip
     threads = cluster(1, 4)
-    threads["nodes"] = [{"NodeName": "n[1-4]", "Sockets": 2, "CoresPerSocket": 2, "ThreadsPerCore": 2, "CPUs": 8, "RealMemory": 8000}]
+    threads["nodes"] = [
+        {"NodeName": "n[1-4]", "Sockets": 2, "CoresPerSocket": 2, "ThreadsPerCore": 2, "CPUs": 8, "RealMemory": 8000}
+    ]
     threads["partitions"][0]["Nodes"] = "n[1-4]"
-    odd = placed({"ntasks": 1}, {"ntasks": 3}, {"ntasks": 1}, {"ntasks": 2}, {"ntasks": 5}, {"ntasks": 1, "cpus_per_task": 3}, {"ntasks": 7}, {"ntasks": 2, "threads_per_core": 1})
+    odd = placed(
+        {"ntasks": 1},
+        {"ntasks": 3},
+        {"ntasks": 1},
+        {"ntasks": 2},
+        {"ntasks": 5},
+        {"ntasks": 1, "cpus_per_task": 3},
+        {"ntasks": 7},
+        {"ntasks": 2, "threads_per_core": 1},
+    )
     threads_cpu = {**threads, "conf": threads["conf"] | {"SelectTypeParameters": "CR_CPU"}}
     lln = cluster(6, 4, select="CR_Core,CR_LLN")
     topology = cluster(8, 4, TopologyPlugin="topology/tree")
@@ -127,14 +150,29 @@ def node_choice() -> list[Document]:
     ]  # fmt: skip
     switched = placed({"nodes": "2"}, {"nodes": "2"}, {"nodes": "1"}, {"nodes": "2"}, {"nodes": "1", "ntasks": 1})
     memory = cluster(3, 8, 8000, "CR_CPU_Memory")
-    mems = placed({"ntasks": 1, "mem": "5000M"}, {"ntasks": 1, "mem": "4000M"}, {"ntasks": 1, "mem_per_cpu": "2500M"}, {"ntasks": 1}, {"ntasks": 2, "mem_per_cpu": "2000M"}, {"ntasks": 1, "mem": "0"})
+    mems = placed(
+        {"ntasks": 1, "mem": "5000M"},
+        {"ntasks": 1, "mem": "4000M"},
+        {"ntasks": 1, "mem_per_cpu": "2500M"},
+        {"ntasks": 1},
+        {"ntasks": 2, "mem_per_cpu": "2000M"},
+        {"ntasks": 1, "mem": "0"},
+    )
     sharing = cluster(3, 4)
     sharing["partitions"] = [
         {"PartitionName": "main", "Nodes": "n1", "Default": "YES", "MaxTime": "60", "State": "UP"},
         {"PartitionName": "whole", "Nodes": "n2", "MaxTime": "60", "State": "UP", "OverSubscribe": "EXCLUSIVE"},
         {"PartitionName": "force", "Nodes": "n3", "MaxTime": "60", "State": "UP", "OverSubscribe": "FORCE:2"},
     ]
-    shared = placed({"ntasks": 1, "partition": "whole"}, {"ntasks": 1, "partition": "whole"}, {"ntasks": 4, "partition": "force"}, {"ntasks": 4, "partition": "force"}, {"ntasks": 1, "partition": "force"}, {"ntasks": 1, "exclusive": "node"}, {"ntasks": 1})
+    shared = placed(
+        {"ntasks": 1, "partition": "whole"},
+        {"ntasks": 1, "partition": "whole"},
+        {"ntasks": 4, "partition": "force"},
+        {"ntasks": 4, "partition": "force"},
+        {"ntasks": 1, "partition": "force"},
+        {"ntasks": 1, "exclusive": "node"},
+        {"ntasks": 1},
+    )
     pack = cluster(4, 4, SchedulerParameters="pack_serial_at_end")
     linear = cluster(6, 4)
     linear["conf"]["SelectType"] = "select/linear"
@@ -157,13 +195,41 @@ def node_choice() -> list[Document]:
 
 def backfill() -> list[Document]:
     """Probes of the backfill scheduler (section 2)."""
-    base = [job(1, 170, "3", ntasks=3), job(5, 60, "2", ntasks=4), job(8, 40, "1", ntasks=1), job(12, 160, "4", ntasks=1), job(100, 30, "1", ntasks=1)]
-    queue = [job(1, 200, "4", ntasks=4)] + [job(4 + i, 30, "2", ntasks=4) for i in range(5)] + [job(15, 20, "1", ntasks=1)]
-    small = [job(1, 240, "4", ntasks=15), job(3, 60, "2", ntasks=16)] + [job(5 + i * 0.4, 60, "2", ntasks=1) for i in range(6)]
-    many = [job(1, 290, "5", ntasks=14)] + [job(3, 60, "2", ntasks=16)] + [job(6 + i * 0.3, 25, "1", ntasks=1) for i in range(14)]
-    timemin = [job(1, 240, "4", ntasks=3), job(4, 60, "2", ntasks=4), job(8, 600, "30", ntasks=1, time_min="2"), job(20, 90, "60", ntasks=1, time_min="1")]
-    het = [job(10, 60, "2", ntasks=2, het_group=1), job(10, 60, "2", ntasks=3, het_group=1), job(20, 30, "1", ntasks=1), job(60, 60, "2", nodes="1", het_group=2), job(60, 60, "2", nodes="2", het_group=2)]
-    doubling = [job(1 + 0.5 * i, 60 + 37 * i, str(2 + i), ntasks=1) for i in range(8)] + [job(10, 30, "3", ntasks=8), job(12, 30, "1", ntasks=4)]
+    base = [
+        job(1, 170, "3", ntasks=3),
+        job(5, 60, "2", ntasks=4),
+        job(8, 40, "1", ntasks=1),
+        job(12, 160, "4", ntasks=1),
+        job(100, 30, "1", ntasks=1),
+    ]
+    queue = (
+        [job(1, 200, "4", ntasks=4)] + [job(4 + i, 30, "2", ntasks=4) for i in range(5)] + [job(15, 20, "1", ntasks=1)]
+    )
+    small = [job(1, 240, "4", ntasks=15), job(3, 60, "2", ntasks=16)] + [
+        job(5 + i * 0.4, 60, "2", ntasks=1) for i in range(6)
+    ]
+    many = (
+        [job(1, 290, "5", ntasks=14)]
+        + [job(3, 60, "2", ntasks=16)]
+        + [job(6 + i * 0.3, 25, "1", ntasks=1) for i in range(14)]
+    )
+    timemin = [
+        job(1, 240, "4", ntasks=3),
+        job(4, 60, "2", ntasks=4),
+        job(8, 600, "30", ntasks=1, time_min="2"),
+        job(20, 90, "60", ntasks=1, time_min="1"),
+    ]
+    het = [
+        job(10, 60, "2", ntasks=2, het_group=1),
+        job(10, 60, "2", ntasks=3, het_group=1),
+        job(20, 30, "1", ntasks=1),
+        job(60, 60, "2", nodes="1", het_group=2),
+        job(60, 60, "2", nodes="2", het_group=2),
+    ]
+    doubling = [job(1 + 0.5 * i, 60 + 37 * i, str(2 + i), ntasks=1) for i in range(8)] + [
+        job(10, 30, "3", ntasks=8),
+        job(12, 30, "1", ntasks=4),
+    ]
     return [
         probe("bf-cadence", "cycles bf_interval after the end of the last, only when something changed", ["2.1 bf_interval", "2.2 Cycle timing"], cluster(1, 4), [job(1, 20), job(95, 20), job(260, 20), job(263, 100, ntasks=4), job(266, 20, ntasks=2), job(380, 10)]),
         probe("bf-basic", "a later job may start if it delays no reservation", ["2.2 Kind of backfill", "2.2 If start<=now", "2.2 Else", "2.2 Map", "2.2 Job length"], cluster(1, 4), base),
@@ -187,25 +253,68 @@ def backfill() -> list[Document]:
 
 def priorities() -> list[Document]:
     """Probes of priority and limits (3.1)."""
+
     def multifactor(**weights: Any) -> Document:
-        options: Document = {"PriorityType": "priority/multifactor", "PriorityMaxAge": "00:10:00", "PriorityCalcPeriod": "00:01:00"}
+        options: Document = {
+            "PriorityType": "priority/multifactor",
+            "PriorityMaxAge": "00:10:00",
+            "PriorityCalcPeriod": "00:01:00",
+        }
         return cluster(1, 4, **options | weights)
 
     mixed = [job(1, 300, "6", ntasks=4)] + [job(5 + 3 * i, 20, str(1 + i % 3), ntasks=1 + i % 4) for i in range(8)]
-    nice = [job(1, 60, "2", ntasks=4), job(5, 20, ntasks=4, nice=100), job(6, 20, ntasks=4), job(7, 20, ntasks=4, nice=50), job(8, 20, ntasks=4, nice=-10)]
+    nice = [
+        job(1, 60, "2", ntasks=4),
+        job(5, 20, ntasks=4, nice=100),
+        job(6, 20, ntasks=4),
+        job(7, 20, ntasks=4, nice=50),
+        job(8, 20, ntasks=4, nice=-10),
+    ]
     parts = multifactor(PriorityWeightPartition=1000)
     base = {"Nodes": "n1", "MaxTime": "60", "State": "UP"}
-    parts["partitions"] = [{"PartitionName": "a", "Default": "YES", "PriorityJobFactor": 10, **base}, {"PartitionName": "b", "PriorityJobFactor": 40, **base}]
+    parts["partitions"] = [
+        {"PartitionName": "a", "Default": "YES", "PriorityJobFactor": 10, **base},
+        {"PartitionName": "b", "PriorityJobFactor": 40, **base},
+    ]
     tres = multifactor(PriorityWeightTRES="CPU=1000,Mem=500")
     tres["conf"]["SelectTypeParameters"] = "CR_Core_Memory"
     tres["conf"]["DefMemPerCPU"] = 500
     users = [job(1, 200, "5", ntasks=4, user="ann", account="physics")]
-    users += [job(5 + 2 * i, 30, "1", ntasks=4, user=u, account=a) for i, (u, a) in enumerate([("ann", "physics"), ("bob", "physics"), ("cyd", "biology"), ("ann", "physics"), ("dan", "biology"), ("bob", "physics")])]
-    share = multifactor(PriorityWeightFairshare=100000, PriorityDecayHalfLife="00:05:00", AccountingStorageEnforce="associations", AccountingStorageType="accounting_storage/slurmdbd")
+    users += [
+        job(5 + 2 * i, 30, "1", ntasks=4, user=u, account=a)
+        for i, (u, a) in enumerate(
+            [
+                ("ann", "physics"),
+                ("bob", "physics"),
+                ("cyd", "biology"),
+                ("ann", "physics"),
+                ("dan", "biology"),
+                ("bob", "physics"),
+            ]
+        )
+    ]
+    share = multifactor(
+        PriorityWeightFairshare=100000,
+        PriorityDecayHalfLife="00:05:00",
+        AccountingStorageEnforce="associations",
+        AccountingStorageType="accounting_storage/slurmdbd",
+    )
     share["accounting"] = list(ACCOUNTS)
     classic = {**share, "conf": share["conf"] | {"PriorityFlags": "NO_FAIR_TREE"}}
-    limits = multifactor(PriorityWeightQOS=1000, AccountingStorageEnforce="associations,limits,qos", AccountingStorageType="accounting_storage/slurmdbd")
-    limits["accounting"] = ["add qos high Priority=100", "add qos one MaxJobsPerUser=1", *ACCOUNTS, "modify account physics set QOS=normal,high,one", "modify account biology set QOS=normal,high,one", "modify user ann set MaxJobs=1", "modify account biology set GrpTRES=cpu=2"]
+    limits = multifactor(
+        PriorityWeightQOS=1000,
+        AccountingStorageEnforce="associations,limits,qos",
+        AccountingStorageType="accounting_storage/slurmdbd",
+    )
+    limits["accounting"] = [
+        "add qos high Priority=100",
+        "add qos one MaxJobsPerUser=1",
+        *ACCOUNTS,
+        "modify account physics set QOS=normal,high,one",
+        "modify account biology set QOS=normal,high,one",
+        "modify user ann set MaxJobs=1",
+        "modify account biology set GrpTRES=cpu=2",
+    ]
     limited = [
         job(1, 40, ntasks=1, user="ann", account="physics"), job(2, 40, ntasks=1, user="ann", account="physics"),
         job(3, 40, ntasks=1, user="cyd", account="biology"), job(4, 40, ntasks=2, user="dan", account="biology"), job(5, 20, ntasks=1, user="dan", account="biology"),
@@ -232,21 +341,53 @@ def priorities() -> list[Document]:
 
 def preemptions() -> list[Document]:
     """Probes of preemption (3.2)."""
+
     def tiers(mode: str, low: Document | None = None, **conf: Any) -> Document:
         slurm = cluster(3, 4, PreemptType="preempt/partition_prio", PreemptMode=mode, **conf)
         base = {"Nodes": "n[1-3]", "MaxTime": "60", "State": "UP"}
         if "GANG" in mode:
             base["OverSubscribe"] = "FORCE:1"
-        slurm["partitions"] = [{"PartitionName": "low", "Default": "YES", "PriorityTier": 1, **base, **(low or {})}, {"PartitionName": "high", "PriorityTier": 10, **base}]
+        slurm["partitions"] = [
+            {"PartitionName": "low", "Default": "YES", "PriorityTier": 1, **base, **(low or {})},
+            {"PartitionName": "high", "PriorityTier": 10, **base},
+        ]
         return slurm
 
-    jobs = [job(1, 200, ntasks=4), job(3, 200, ntasks=2), job(5, 200, ntasks=2), job(8, 200, ntasks=3), job(40, 60, ntasks=4, partition="high"), job(120, 40, ntasks=8, partition="high"), job(125, 30, ntasks=1)]
+    jobs = [
+        job(1, 200, ntasks=4),
+        job(3, 200, ntasks=2),
+        job(5, 200, ntasks=2),
+        job(8, 200, ntasks=3),
+        job(40, 60, ntasks=4, partition="high"),
+        job(120, 40, ntasks=8, partition="high"),
+        job(125, 30, ntasks=1),
+    ]
     stay = [dict(j) for j in jobs]
     stay[1]["requeue"] = False
-    qos = cluster(2, 4, PreemptType="preempt/qos", PreemptMode="REQUEUE", PriorityType="priority/multifactor", PriorityWeightQOS=1000, AccountingStorageType="accounting_storage/slurmdbd", AccountingStorageEnforce="associations,qos")
-    qos["accounting"] = ["add qos low Priority=1", "add qos high Priority=100 Preempt=low,normal", *ACCOUNTS, "modify account physics set QOS=normal,low,high"]
+    qos = cluster(
+        2,
+        4,
+        PreemptType="preempt/qos",
+        PreemptMode="REQUEUE",
+        PriorityType="priority/multifactor",
+        PriorityWeightQOS=1000,
+        AccountingStorageType="accounting_storage/slurmdbd",
+        AccountingStorageEnforce="associations,qos",
+    )
+    qos["accounting"] = [
+        "add qos low Priority=1",
+        "add qos high Priority=100 Preempt=low,normal",
+        *ACCOUNTS,
+        "modify account physics set QOS=normal,low,high",
+    ]
     who = {"user": "ann", "account": "physics"}
-    qjobs = [job(1, 150, ntasks=4, qos="low", **who), job(3, 150, ntasks=2, qos="normal", **who), job(4, 150, ntasks=2, qos="low", **who), job(30, 60, ntasks=4, qos="high", **who), job(60, 60, ntasks=3, qos="high", **who)]
+    qjobs = [
+        job(1, 150, ntasks=4, qos="low", **who),
+        job(3, 150, ntasks=2, qos="normal", **who),
+        job(4, 150, ntasks=2, qos="low", **who),
+        job(30, 60, ntasks=4, qos="high", **who),
+        job(60, 60, ntasks=3, qos="high", **who),
+    ]
     return [
         probe("preempt-requeue", "victims are requeued with the hold", ["3.2 PreemptType", "3.2 PreemptMode", "3.2 Victim order", "3.2 Timing", "3.2 Requeued victim", "4.6 Requeue delay"], tiers("REQUEUE"), stay),
         probe("preempt-cancel", "victims are cancelled", ["3.2 PreemptMode"], tiers("CANCEL"), jobs),
@@ -260,17 +401,43 @@ def preemptions() -> list[Document]:
 
 def nodes_and_daemons() -> list[Document]:
     """Probes of node states, registration, requeue and daemons (section 4)."""
-    long = [job(2, 2000, "60", ntasks=2, nodelist="n1"), job(3, 2000, "60", ntasks=2, nodelist="n2", requeue=False), job(4, 900, "60", ntasks=4, nodelist="n3")]
-    ghosts = [job(20, 60, "4", ntasks=4, nodelist="n1"), job(25, 60, "4", ntasks=4, nodelist="n2"), job(70, 30, "1", ntasks=4, nodelist="n1")]
-    limits = [job(3 + 7.3 * i, 600, "1", ntasks=1) for i in range(8)] + [job(90, 20, "1", ntasks=1, exit_code=4), job(95, 40, "2", ntasks=1, signal="B:USR1@80")]
-    admin = [job(2, 100, ntasks=2), job(3, 100, ntasks=2, hold=True), job(4, 60, ntasks=1, begin="90s"), job(5, 400, "10", ntasks=2), job(6, 50, "1", ntasks=2, deadline="80s"), job(8, 300, ntasks=4), job(9, 60, ntasks=4), job(10, 60, ntasks=1)]
+    long = [
+        job(2, 2000, "60", ntasks=2, nodelist="n1"),
+        job(3, 2000, "60", ntasks=2, nodelist="n2", requeue=False),
+        job(4, 900, "60", ntasks=4, nodelist="n3"),
+    ]
+    ghosts = [
+        job(20, 60, "4", ntasks=4, nodelist="n1"),
+        job(25, 60, "4", ntasks=4, nodelist="n2"),
+        job(70, 30, "1", ntasks=4, nodelist="n1"),
+    ]
+    limits = [job(3 + 7.3 * i, 600, "1", ntasks=1) for i in range(8)] + [
+        job(90, 20, "1", ntasks=1, exit_code=4),
+        job(95, 40, "2", ntasks=1, signal="B:USR1@80"),
+    ]
+    admin = [
+        job(2, 100, ntasks=2),
+        job(3, 100, ntasks=2, hold=True),
+        job(4, 60, ntasks=1, begin="90s"),
+        job(5, 400, "10", ntasks=2),
+        job(6, 50, "1", ntasks=2, deadline="80s"),
+        job(8, 300, ntasks=4),
+        job(9, 60, ntasks=4),
+        job(10, 60, ntasks=1),
+    ]
     admin_faults = [
         {"at": "30s", "kind": "job.release", "job": 2}, {"at": "40s", "kind": "job.hold", "job": 7}, {"at": "60s", "kind": "job.requeue", "job": 4},
         {"at": "70s", "kind": "job.cancel", "job": 6}, {"at": "80s", "kind": "job.release", "job": 7}, {"at": "100s", "kind": "job.update", "job": 8, "set": {"TimeLimit": "1"}},
         {"at": "210s", "kind": "job.requeuehold", "job": 4}, {"at": "230s", "kind": "job.release", "job": 4},
     ]  # fmt: skip
     suspend = [job(2, 60, "2", ntasks=4), job(5, 40, "2", ntasks=2), job(6, 40, "2", ntasks=2)]
-    states = [job(2, 120, ntasks=4, nodelist="n1"), job(3, 120, ntasks=4, nodelist="n2"), job(4, 120, nodes="2", nodelist="n[3-4]", no_kill=True), job(50, 30, nodes="4"), job(60, 40, ntasks=4, requeue=False, nodelist="n5")]
+    states = [
+        job(2, 120, ntasks=4, nodelist="n1"),
+        job(3, 120, ntasks=4, nodelist="n2"),
+        job(4, 120, nodes="2", nodelist="n[3-4]", no_kill=True),
+        job(50, 30, nodes="4"),
+        job(60, 40, ntasks=4, requeue=False, nodelist="n5"),
+    ]
     return [
         probe("ping-healthy", "pings and registrations of a healthy idle cluster over 45 minutes", ["4.2 Tick", "4.2 Registration request instead of ping", "4.2 Ping sent if", "4.2 Skipped nodes", "0 MIN_CHECKIN_TIME"], cluster(4, 4), [job(2690, 5)], budget={"max_time": "2720s"}),
         probe("down-default", "slurmd dies with the default SlurmdTimeout: *, then DOWN; ReturnToService=1", ["4.2 DOWN test (runs first)", "4.2 Failed ping", "4.2 Crash to \"*\"", "4.2 Crash to DOWN", "4.2 DOWN and NO_RESPOND nodes", "4.3 DOWN returns to service if", "4.5 batch and Requeue=1 (JobRequeue default 1)", "4.5 otherwise (salloc, --no-requeue)", "12 S2"], cluster(4, 4), [*long, job(1250, 5)], faults=[fault("50s", "slurmd.kill_group", "n[1-2]"), fault("60s", "slurmd.kill", "n4"), fault("900s", "slurmd.start", "n[1-2],n4")], budget={"max_time": "1300s"}),
@@ -324,7 +491,15 @@ def controllers() -> list[Document]:
 def main() -> None:
     """Write all of them."""
     folder = Path(sys.argv[1])
-    for group in (main_pass(), node_choice(), backfill(), priorities(), preemptions(), nodes_and_daemons(), controllers()):
+    for group in (
+        main_pass(),
+        node_choice(),
+        backfill(),
+        priorities(),
+        preemptions(),
+        nodes_and_daemons(),
+        controllers(),
+    ):
         for document in group:
             write(folder, document)
 

@@ -48,7 +48,14 @@ def write(folder: Path, document: Document) -> None:
 
 def scenario(name: str, title: str, slurm: Document, jobs: list[Job], **rest: Any) -> Document:
     """The frame around a workload."""
-    return {"schema": "slurmtwin/scenario/1", "name": name, "title": title, "slurm": slurm, "workload": {"jobs": jobs}, **rest}
+    return {
+        "schema": "slurmtwin/scenario/1",
+        "name": name,
+        "title": title,
+        "slurm": slurm,
+        "workload": {"jobs": jobs},
+        **rest,
+    }
 
 
 def cluster(nodes: int, cpus: int, memory: int = 8000, select: str = "CR_Core", **conf: Any) -> Document:
@@ -153,8 +160,18 @@ def arrays() -> Document:
         run = runtime(draw, 60, 0.5)
         if place % 3 == 0:
             tasks = draw.choice((6, 10, 16, 20))
-            text = draw.choice((f"0-{tasks - 1}", f"1-{tasks}", f"0-{tasks * 2 - 2}:2", f"0-{tasks - 1}%4", f"0-{tasks - 1}%6"))
-            jobs.append({"submit": moment, "run": run, "ntasks": draw.choice((1, 1, 2)), "array": text, "time": limit(draw, run)})
+            text = draw.choice(
+                (f"0-{tasks - 1}", f"1-{tasks}", f"0-{tasks * 2 - 2}:2", f"0-{tasks - 1}%4", f"0-{tasks - 1}%6")
+            )
+            jobs.append(
+                {
+                    "submit": moment,
+                    "run": run,
+                    "ntasks": draw.choice((1, 1, 2)),
+                    "array": text,
+                    "time": limit(draw, run),
+                }
+            )
         else:
             jobs.append({"submit": moment, "run": run, "ntasks": draw.choice((2, 4, 8)), "time": limit(draw, run)})
     return scenario("arrays", "job arrays, some with %n", cluster(6, 4), numbered(jobs))
@@ -171,7 +188,7 @@ def dependencies() -> Document:
         if number % 9 == 0:
             job["exit_code"] = 3
         pick = draw.random()
-        earlier = [n for n in range(max(1, number - 8), number)]
+        earlier = list(range(max(1, number - 8), number))
         if earlier and pick < 0.55:
             other = draw.choice(earlier)
             kind = draw.choice(("after", "afterany", "afterany", "afterok", "afternotok"))

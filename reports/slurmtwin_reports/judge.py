@@ -52,7 +52,10 @@ def recorded_runs(folder: Path | str) -> list[History]:
 
 
 def make_report(
-    title: str, sections: Sequence[Section], known: Sequence[KnownDifference] = (), complete: bool = True,
+    title: str,
+    sections: Sequence[Section],
+    known: Sequence[KnownDifference] = (),
+    complete: bool = True,
     extra: Sequence[Verdict] = (),
 ) -> Report:
     """Hold every verdict against the known differences; stale entries and `extra` (one-step, ...) join the list."""

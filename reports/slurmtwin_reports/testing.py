@@ -40,7 +40,9 @@ def a_manifest(scenario: str = "tiny", world: str = "twin", **more: Any) -> Mani
 
 
 def a_history(
-    events: Iterable[Event], cpus: Mapping[str, int] | None = None, jobs: Mapping[int, Mapping[str, Any]] | None = None,
+    events: Iterable[Event],
+    cpus: Mapping[str, int] | None = None,
+    jobs: Mapping[int, Mapping[str, Any]] | None = None,
     **more: Any,
 ) -> History:
     """A history of hand-written rows on nodes `cpus` (two of 4 CPUs by default)."""
@@ -66,7 +68,12 @@ def in_order(*stories: Iterable[Event]) -> list[Event]:
 
 
 def queue_run(
-    jobs: int = 200, nodes: int = 16, cpus: int = 8, seed: int = 1, noise_s: float = 0.0, noise_seed: int = 0,
+    jobs: int = 200,
+    nodes: int = 16,
+    cpus: int = 8,
+    seed: int = 1,
+    noise_s: float = 0.0,
+    noise_seed: int = 0,
     **more: Any,
 ) -> History:
     """A congested run of `jobs` jobs, first fit in submit order with short jobs let past; noise delays each start.
@@ -94,7 +101,11 @@ def queue_run(
 
 
 def _serve(
-    requests: Mapping[int, Mapping[str, Any]], names: Sequence[str], cpus: int, noise: random.Random, noise_s: float,
+    requests: Mapping[int, Mapping[str, Any]],
+    names: Sequence[str],
+    cpus: int,
+    noise: random.Random,
+    noise_s: float,
     error: int,
 ) -> list[Event]:
     free, waiting, running = list(names), list[int](), list[tuple[int, int, list[str]]]()

@@ -230,6 +230,7 @@ def test_a_run_cut_by_its_budget_may_leave_jobs() -> None:
 
 def test_a_job_may_wait_for_ever_if_it_says_why() -> None:
     """A pending job whose reason is a held state is explained; reason Priority is not."""
+
     def left(reason: str) -> History:
         rows = [row(0, "job.submitted", 1), row(1, "job.pending", 1, reason=reason), row(9, "run.ended", why="done")]
         return a_history(rows)
@@ -262,6 +263,7 @@ def test_array_tasks_are_jobs_of_their_own() -> None:
 
 def test_a_crash_may_roll_a_job_back_once() -> None:
     """After slurmctld.crashed a job may start again without an end; without the crash it may not."""
+
     def run(crash: bool) -> History:
         again = [row(20, "job.started", 1, "n1", value=1, unit="cpu", by="main")]
         crashed = [row(10, "slurmctld.crashed", node="ctl"), row(12, "slurmctld.started", node="ctl")] if crash else []
@@ -407,6 +409,7 @@ def test_a_real_crash_takes_jobs_without_a_word() -> None:
 
 def test_what_ran_when_the_state_was_lost_holds_nothing() -> None:
     """After slurmctld.lose_state the CPUs are given away again; a mere stop does not free them."""
+
     def run(kind: str) -> History:
         lost = row(5, "fault.injected", actor="fault", fault={"kind": kind})
         starts = [row(t, "job.started", t, "n1", value=4, unit="cpu", by="main") for t in (1, 9)]

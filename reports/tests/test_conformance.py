@@ -83,6 +83,7 @@ def test_the_spread_of_the_real_runs_widens_the_bar() -> None:
 
 def test_other_nodes_in_two_of_a_hundred_starts_differ() -> None:
     """Node sets must be equal in 99 % of starts; the order in which nodes are named does not matter."""
+
     def moved(share: int) -> Callable[[Event], Event]:
         return lambda e: e._replace(node="n999") if e.kind == "job.started" and (e.job_id or 0) % share == 0 else e
 
@@ -93,6 +94,7 @@ def test_other_nodes_in_two_of_a_hundred_starts_differ() -> None:
 
 def test_a_start_that_is_missing_differs() -> None:
     """Jobs that start in one world only are counted, and their final states too."""
+
     def cut(e: Event) -> Event | None:
         return None if e.job_id in (3, 4, 5) and e.kind != "job.submitted" else e
 
@@ -156,6 +158,7 @@ def test_one_repetition_is_judged_by_the_absolute_bar() -> None:
 
 def test_versions_are_pooled_over_their_congested_scenarios() -> None:
     """Two congested scenarios give one row of their version; one with a fault or an idle one stays out."""
+
     def result(name: str, **more: float) -> Conformance:
         found = judge([(queue_run(60, scenario=name), queue_run(60, scenario=name, world="slurm"))])
         busy = {"utilisation_loaded": 0.9, "share_wait_over_60s": 0.7, "share_by_backfill": 0.2}
@@ -174,6 +177,7 @@ def test_versions_are_pooled_over_their_congested_scenarios() -> None:
 @pytest.mark.parametrize(("down_s", "outcome"), [(300, Outcome.AGREE), (345, Outcome.DIFFER)])
 def test_fault_milestones_are_compared(down_s: float, outcome: Outcome) -> None:
     """A node that the twin sets DOWN 45 s later than real differs in its milestone."""
+
     def faulty(at: float, world: str) -> History:
         fault = row(10, "fault.injected", node="n2", actor="fault")
         down = row(at, "node.down", node="n2", reason="Not responding")
@@ -206,6 +210,7 @@ def test_mean_waits_agree_within_five_percent_or_the_grain_of_a_second(
     wait_s: float, late_s: float, outcome: Outcome
 ) -> None:
     """5 % of 100 s are 5 s; of 2 s they would be less than the second in which slurmctld acts."""
+
     def run(extra: float, world: str) -> History:
         return a_history(in_order(*(job_story(j, j, j + wait_s + extra, j + 900) for j in range(1, 30))), world=world)
 

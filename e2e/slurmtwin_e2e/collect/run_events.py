@@ -38,7 +38,7 @@ ENDS: Final = {
 
 
 def log_error_ns(factor: float) -> int:
-    """Half-width of a log stamp: half a millisecond of truncation, a quarter of a real one of delay times the factor."""
+    """Half-width of a log stamp: half a millisecond of truncation, a quarter of a real one times the factor."""
     return int(MILLI * (0.5 + 0.25 * factor))
 
 
@@ -56,7 +56,9 @@ def hosts(text: str) -> str:
 class Builder:
     """One run's folder to one run's rows."""
 
-    def __init__(self, folder: Path, plan: dict[str, Any], faults: list[dict[str, Any]], node_cpus: dict[str, int]) -> None:
+    def __init__(
+        self, folder: Path, plan: dict[str, Any], faults: list[dict[str, Any]], node_cpus: dict[str, int]
+    ) -> None:
         self.notes: list[Note] = read_notes(folder)
         self.facts = read_facts(folder)
         self.records: list[Record] = read_jobcomp(folder)
@@ -109,16 +111,30 @@ class Builder:
             kind, _, where = str(note.get("daemon", "")).partition(":")
             if note["what"] == "daemon.started" and kind in ("slurmd", "slurmdbd"):
                 add(note["t"], Kind[f"{names[kind]}_STARTED"], "harness", slack, node=where or None)
-            elif note["what"] == "daemon.signaled" and note["signal"] in (9, 15) and kind in names and note["t"] >= self.zero:
+            elif (
+                note["what"] == "daemon.signaled"
+                and note["signal"] in (9, 15)
+                and kind in names
+                and note["t"] >= self.zero
+            ):
                 crashed = note["signal"] == 9 and kind != "slurmdbd"
                 word = "CRASHED" if crashed else "STOPPED"
-                add(note["t"], Kind[f"{names[kind]}_{word}"], "harness", slack, node=where or None, whole_node=note["whole_node"] or None)
+                add(
+                    note["t"],
+                    Kind[f"{names[kind]}_{word}"],
+                    "harness",
+                    slack,
+                    node=where or None,
+                    whole_node=note["whole_node"] or None,
+                )
             elif note["what"] == "action":
                 self._action_rows(note)
             elif note["what"] == "zero":
                 add(self.zero, Kind.RUN_STARTED, "harness", 0, factor=self.factor, version=self.plan["version"])
             elif note["what"] in ("drained", "time.up"):
-                add(note["t"], Kind.RUN_ENDED, "harness", slack, why="done" if note["what"] == "drained" else "max_time")
+                add(
+                    note["t"], Kind.RUN_ENDED, "harness", slack, why="done" if note["what"] == "drained" else "max_time"
+                )
 
     def _action_rows(self, note: Note) -> None:
         action, before, after = note["action"], int(note["before"]), int(note["t"])
@@ -132,7 +148,14 @@ class Builder:
                 self._scontrol_rows(fault, middle, half)
         elif action["do"] in ("submit", "salloc") and not note.get("slurm_id"):
             reason = (note.get("stderr") or "").strip().splitlines()
-            self.add(middle, Kind.JOB_REJECTED, "slurmctld", half, job=(action["jobs"][0], None), reason=reason[-1] if reason else "")
+            self.add(
+                middle,
+                Kind.JOB_REJECTED,
+                "slurmctld",
+                half,
+                job=(action["jobs"][0], None),
+                reason=reason[-1] if reason else "",
+            )
         elif action["do"] == "command" and action["argv"][0] == "scancel":
             self.add(middle, Kind.FAULT_INJECTED, "user", half, fault={"argv": action["argv"]})
 
@@ -146,7 +169,12 @@ class Builder:
         kind = fault["kind"]
         if kind == "node.update":
             word = str(fault.get("state", "")).upper()
-            event = {"DRAIN": Kind.NODE_DRAINED, "RESUME": Kind.NODE_RESUMED, "UNDRAIN": Kind.NODE_RESUMED, "DOWN": Kind.NODE_DOWN}.get(word)
+            event = {
+                "DRAIN": Kind.NODE_DRAINED,
+                "RESUME": Kind.NODE_RESUMED,
+                "UNDRAIN": Kind.NODE_RESUMED,
+                "DOWN": Kind.NODE_DOWN,
+            }.get(word)
             if event:
                 self.add(middle, event, "slurmctld", half, node=hosts(fault["target"]), reason=fault.get("reason"))
         elif kind in ("job.hold", "job.release", "job.suspend", "job.resume", "job.update"):
@@ -176,7 +204,15 @@ class Builder:
             job = self.numbers.resolve_text(parts["job"], t) if "job" in parts else None
             actor = "slurmctld"
             if what in ("submit", "submit_het") and job:
-                self.add(t, Kind.JOB_SUBMITTED, actor, self.error, job=(job[0], None), slurm_id=parts["job"], priority=int(parts["prio"]) if "prio" in parts else None)
+                self.add(
+                    t,
+                    Kind.JOB_SUBMITTED,
+                    actor,
+                    self.error,
+                    job=(job[0], None),
+                    slurm_id=parts["job"],
+                    priority=int(parts["prio"]) if "prio" in parts else None,
+                )
             elif what == "salloc" and job:
                 self.add(t, Kind.JOB_SUBMITTED, actor, self.error, job=job, slurm_id=parts["job"])
             elif what == "planned" and job:
@@ -184,14 +220,31 @@ class Builder:
                 start = iso_ns(parts["start"])
                 if planned.get(job) != seen and start is not None:
                     planned[job] = seen
-                    self.add(t, Kind.JOB_PLANNED, "backfill", self.error, job=job, node=hosts(parts["nodes"]), value=start - self.zero, unit="ns")
+                    self.add(
+                        t,
+                        Kind.JOB_PLANNED,
+                        "backfill",
+                        self.error,
+                        job=job,
+                        node=hosts(parts["nodes"]),
+                        value=start - self.zero,
+                        unit="ns",
+                    )
             elif what == "main_pass":
                 self.add(t, Kind.SCHED_MAIN_PASS, actor, self.error, depth=parts["depth"].split()[0])
             elif what == "bf_begin":
                 begun = t
             elif what in ("bf_end", "bf_none") and begun is not None:
                 tested = int(parts.get("tested", 0))
-                self.add(begun, Kind.SCHED_BACKFILL_CYCLE, "backfill", self.error, value=tested, unit="job", took_ns=t - begun)
+                self.add(
+                    begun,
+                    Kind.SCHED_BACKFILL_CYCLE,
+                    "backfill",
+                    self.error,
+                    value=tested,
+                    unit="job",
+                    took_ns=t - begun,
+                )
                 begun = None
             elif what in ("ping", "registration"):
                 self._ping_row(what, fact, silent)
@@ -205,7 +258,15 @@ class Builder:
             names = [n for n in asked if (n not in dead) == bool(answered)]
             if names:
                 purpose = "registration" if what == "registration" else "ping"
-                self.add(fact.t_ns, Kind.NODE_PINGED, "slurmctld", self.error, node=compress(names), value=answered, purpose=purpose)
+                self.add(
+                    fact.t_ns,
+                    Kind.NODE_PINGED,
+                    "slurmctld",
+                    self.error,
+                    node=compress(names),
+                    value=answered,
+                    purpose=purpose,
+                )
 
     def _node_and_daemon_row(self, host: str, fact: Fact, job: tuple[int, int | None] | None) -> None:
         what, parts, t, error = fact.what, fact.parts, fact.t_ns, self.error
@@ -251,7 +312,9 @@ class Builder:
                 continue
             if fact.what in ENDS:
                 ends.setdefault(job, []).append(fact)
-            elif fact.what in ("start_main", "start_backfill") or (fact.what == "salloc" and fact.parts["nodes"] not in ("(null)", "")):
+            elif fact.what in ("start_main", "start_backfill") or (
+                fact.what == "salloc" and fact.parts["nodes"] not in ("(null)", "")
+            ):
                 self._start_row(fact, job)
         for record in self.records:
             self._end_row(record, ends)
@@ -268,23 +331,30 @@ class Builder:
         gpus = line.gpus if line and line.gpus != "-" else None
         self.add(
             fact.t_ns, Kind.JOB_STARTED, "backfill" if by == "backfill" else "slurmctld", self.error, job=job,
-            node=compress(names), value=known or None, unit="cpu" if known else None, by=by, node_cpus=uneven, gpus=gpus,
+            node=compress(names), value=known or None, unit="cpu" if known else None, by=by,
+            node_cpus=uneven, gpus=gpus,
         )  # fmt: skip
 
     def _near_layout(self, fact: Fact, job: tuple[int, int | None]) -> ScriptLine | None:
         """The script line of this very run: the first one of the job after the start."""
         best: ScriptLine | None = None
         for line in self._layout.values():
-            if line.t_ns >= fact.t_ns and line.nodes and (best is None or line.t_ns < best.t_ns):
-                if self.numbers.resolve(line.slurm_id, line.t_ns) == job and line.t_ns - fact.t_ns < 20 * SECOND:
-                    best = line
+            after_ns = line.t_ns - fact.t_ns
+            sooner = best is None or line.t_ns < best.t_ns
+            if (
+                line.nodes
+                and sooner
+                and 0 <= after_ns < 20 * SECOND
+                and self.numbers.resolve(line.slurm_id, line.t_ns) == job
+            ):
+                best = line
         return best
 
     def _recorded_cpus(self, fact: Fact, job: tuple[int, int | None]) -> int:
         for record in self.records:
-            if record.start_ns is not None and abs(record.start_ns - fact.t_ns) <= 2 * SECOND:
-                if self.numbers.resolve(record.slurm_id, record.end_ns) == job:
-                    return record.cpus
+            near = record.start_ns is not None and abs(record.start_ns - fact.t_ns) <= 2 * SECOND
+            if near and self.numbers.resolve(record.slurm_id, record.end_ns) == job:
+                return record.cpus
         return 0
 
     def _end_row(self, record: Record, ends: dict[tuple[int, int | None], list[Fact]]) -> None:
@@ -293,7 +363,9 @@ class Builder:
             return
         best: Fact | None = None
         for fact in ends.get(job, ()):
-            if record.end_ns - SECOND // 50 <= fact.t_ns < record.end_ns + SECOND + SECOND // 4 and (best is None or ENDS[fact.what] > ENDS[best.what]):
+            if record.end_ns - SECOND // 50 <= fact.t_ns < record.end_ns + SECOND + SECOND // 4 and (
+                best is None or ENDS[fact.what] > ENDS[best.what]
+            ):
                 best = fact
         state = STATES.get(record.state, record.state)
         if best is not None and best.what.startswith("preempted_"):
@@ -303,7 +375,16 @@ class Builder:
         requeued = record.state in ("REQUEUED", "PENDING") or (best is not None and "requeue" in best.what)
         t, error = (best.t_ns, self.error) if best else (record.end_ns + SECOND // 2, SECOND // 2)
         if record.start_ns is None:
-            self.add(t, Kind.JOB_ENDED, "slurmctld", error, job=job, state=state, exit_code=record.exit_code, never_started=True)
+            self.add(
+                t,
+                Kind.JOB_ENDED,
+                "slurmctld",
+                error,
+                job=job,
+                state=state,
+                exit_code=record.exit_code,
+                never_started=True,
+            )
             return
         why = best.what if best else record.state
         self.add(
@@ -315,7 +396,9 @@ class Builder:
 
     def _runs_again(self, job: tuple[int, int | None], record: Record) -> bool:
         return any(
-            other.end_ns > record.end_ns and self.numbers.resolve(other.slurm_id, other.end_ns) == job and other.slurm_id == record.slurm_id
+            other.end_ns > record.end_ns
+            and self.numbers.resolve(other.slurm_id, other.end_ns) == job
+            and other.slurm_id == record.slurm_id
             for other in self.records
         )
 
@@ -324,9 +407,18 @@ class Builder:
             job = self.numbers.resolve(line.slurm_id, line.t_ns)
             if job:
                 kind = Kind.SCRIPT_STARTED if line.what == "start" else Kind.SCRIPT_ENDED
-                self.add(line.t_ns, kind, "script", int(MILLI * self.factor), job=job, exit_code=line.code if line.what == "end" else None)
+                self.add(
+                    line.t_ns,
+                    kind,
+                    "script",
+                    int(MILLI * self.factor),
+                    job=job,
+                    exit_code=line.code if line.what == "end" else None,
+                )
 
 
-def build_events(folder: Path, plan: dict[str, Any], faults: list[dict[str, Any]], node_cpus: dict[str, int]) -> list[Event]:
+def build_events(
+    folder: Path, plan: dict[str, Any], faults: list[dict[str, Any]], node_cpus: dict[str, int]
+) -> list[Event]:
     """The event table of the raw folder of one run."""
     return Builder(folder, plan, faults, node_cpus).build()

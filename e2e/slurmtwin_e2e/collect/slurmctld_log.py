@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,16 +90,16 @@ _COMPILED = tuple((what, re.compile(pattern)) for what, pattern in _PATTERNS)
 _SKIP = re.compile(r"_handle_planned|_future_run_test|slurm_cred_create|laying out|sackd_mgr|create_mmap_buf")
 
 
-def stamp_ns(year: str, month: str, day: str, hour: str, minute: str, second: str, milli: str) -> int:
-    """Unix time in ns of a log stamp (the container runs in UTC)."""
-    seconds = calendar.timegm((int(year), int(month), int(day), int(hour), int(minute), int(second)))
-    return seconds * 1_000_000_000 + int(milli) * 1_000_000
+def stamp_ns(parts: Sequence[str], milli: str = "0") -> int:
+    """Unix time in ns of year, month, day, hour, minute, second (the container runs in UTC)."""
+    year, month, day, hour, minute, second = map(int, parts)
+    return calendar.timegm((year, month, day, hour, minute, second)) * 1_000_000_000 + int(milli) * 1_000_000
 
 
 def iso_ns(text: str) -> int | None:
     """Unix ns of `2026-01-01T00:04:10`; None for `Unknown` and the like."""
     found = re.match(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\Z", text)
-    return stamp_ns(*found.groups(), "0") if found else None
+    return stamp_ns(found.groups()) if found else None
 
 
 def read_log(path: Path) -> Iterator[Fact]:
@@ -114,5 +114,5 @@ def read_log(path: Path) -> Iterator[Fact]:
                 found = pattern.search(text)
                 if found:
                     parts = {k: v for k, v in found.groupdict().items() if v is not None}
-                    yield Fact(stamp_ns(*head.groups()[:7]), what, parts)
+                    yield Fact(stamp_ns(head.groups()[:6], head[7]), what, parts)
                     break

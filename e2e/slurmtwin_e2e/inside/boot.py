@@ -42,7 +42,15 @@ def write_files(files: dict[str, str]) -> None:
 
 def make_directories() -> None:
     """Directories that the packages leave to the administrator."""
-    for name in ("/var/spool/slurmctld", "/var/spool/slurmd", "/run/slurm", "/run/slurmctld", "/var/log/slurmctld", "/run/munge", "/var/log/munge"):
+    for name in (
+        "/var/spool/slurmctld",
+        "/var/spool/slurmd",
+        "/run/slurm",
+        "/run/slurmctld",
+        "/var/log/slurmctld",
+        "/run/munge",
+        "/var/log/munge",
+    ):
         os.makedirs(name, exist_ok=True)
     subprocess.run(["chown", "-R", "munge:munge", "/run/munge", "/var/log/munge", "/etc/munge"], check=True)
     key = pathlib.Path("/etc/munge/munge.key")
@@ -75,7 +83,12 @@ def start_database() -> None:
     os.makedirs("/run/mysqld", exist_ok=True)
     subprocess.run(["chown", "mysql:mysql", "/run/mysqld"], check=True)
     log = open("/var/log/mariadb.log", "ab")
-    options = ["--user=mysql", "--skip-networking", "--innodb-flush-log-at-trx-commit=0", "--innodb-lock-wait-timeout=900"]
+    options = [
+        "--user=mysql",
+        "--skip-networking",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-lock-wait-timeout=900",
+    ]
     subprocess.Popen(["/usr/sbin/mariadbd", *options], stdout=log, stderr=log)
     for _ in range(300):
         done = subprocess.run(["mariadb", "-e", "create database if not exists slurm_acct_db"], capture_output=True)

@@ -72,7 +72,7 @@ class Daemons:
                 own = {f"/out/{where}": "/var/log/slurmctld", f"/run/slurmctld.{where}": "/run/slurmctld"}
                 script = [f"hostname {where}"]
                 script += [f"mkdir -p {a} && mount --bind {a} {b}" for a, b in own.items()]
-                script.append(f"exec {' '.join(command)} \"$@\"")
+                script.append(f'exec {" ".join(command)} "$@"')
                 command = ["unshare", "--uts", "--mount", "sh", "-c", " && ".join(script), "sh"]
             return command
         if kind == "slurmd":

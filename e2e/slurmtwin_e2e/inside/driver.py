@@ -18,7 +18,7 @@ import time
 from typing import Any, TextIO
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from daemons import Daemons  # noqa: E402
+from daemons import Daemons
 
 SECOND = 1_000_000_000
 _PLACEHOLDER = re.compile(r"\{(job|time|hours):(-?\d+)\}")
@@ -163,7 +163,13 @@ class Driver:
         who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if user else {}
         argv = ["salloc", *[self.fill(a) for a in action["argv"]]]
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd="/tmp", **who
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/tmp",
+            **who,
         )
         assert child.stderr is not None
         text = ""
@@ -198,7 +204,7 @@ class Driver:
             if found and int(found[1]) in by_slurm:
                 self.ended_at.setdefault(by_slurm[int(found[1])], time.time_ns())
 
-    # -- the host's own lateness: how long after its time a sleeping process runs again ---------------------------------
+    # -- the host's own lateness: how long after its time a sleeping process runs again -------------------------------
 
     def watch_host(self) -> None:
         """Sleep for half a simulated second again and again, and keep by how much each sleep was too long."""
@@ -242,7 +248,9 @@ class Driver:
         while True:
             if following:
                 self.watch_ends()
-                due = [a for a in following if time.time_ns() >= self.ended_at.get(a["after_job"], 1 << 62) + a["think_ns"]]
+                due = [
+                    a for a in following if time.time_ns() >= self.ended_at.get(a["after_job"], 1 << 62) + a["think_ns"]
+                ]
                 for action in due:
                     following.remove(action)
                     self.act(action)
@@ -256,7 +264,10 @@ class Driver:
         """Copy what the daemons wrote."""
         self.snapshot("end")
         if self.plan["accounting"]:
-            fields = "JobIDRaw,JobID,User,Account,Partition,QOS,Submit,Eligible,Start,End,State,ExitCode,NodeList,AllocCPUS,Flags,Reason"
+            fields = (
+                "JobIDRaw,JobID,User,Account,Partition,QOS,Submit,Eligible,Start,End,"
+                "State,ExitCode,NodeList,AllocCPUS,Flags,Reason"
+            )
             done = self.run(["sacct", "-a", "-D", "-X", "-P", "-S", "2000-01-01", "-o", fields])
             (self.out / "sacct.txt").write_text(done.stdout + done.stderr)
         for path in ("/var/log/slurm_jobcomp.log", *self.plan.get("collect", [])):

@@ -122,11 +122,12 @@ def _section(case: Case, runs: Sequence[Done]) -> Section:
         return judge_runs(twins, properties, case.scenario.title)
     reals = [load_run(folder) for folder in case.group.folders]
     section = judge_pairs(list(zip(twins, reals, strict=True)), properties, case.scenario.title)
-    extra = [
-        conformance.judge_one_step(
-            case.label, case.group.version, sum(r.same for r in runs), sum(r.starts for r in runs)
-        )
-    ]
+    same, starts = sum(run.same for run in runs), sum(run.starts for run in runs)
+    extra = []
+    if not case.scenario.faults:  # a fault changes the tables in ways that starts and ends do not show
+        extra.append(conformance.judge_one_step(case.label, case.group.version, same, starts))
+        if section.conformance is not None:
+            section.conformance.one_step = (same, starts)
     stale = [f for f in case.group.folders if not same_conditions(case.scenario, recorded_scenario(f))]
     if stale:
         extra.append(_stale(case, len(stale)))

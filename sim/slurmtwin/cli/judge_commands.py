@@ -126,7 +126,8 @@ def compare(run_a: str, run_b: str, max_regression: str, as_json: bool) -> ExitC
     code = result.exit_code(allowed)
     if as_json:
         emit_json("compare", {
-            "changes": [c.to_dict() for c in result.changes], "paired": result.paired, "unpaired": list(result.unpaired),
+            "changes": [c.to_dict() for c in result.changes], "paired": result.paired,
+            "unpaired": list(result.unpaired),
             "identical": result.identical, "max_regression": allowed, "code": int(code),
             "regressions": [c.metric for c in result.regressions(allowed)],
         })  # fmt: skip

@@ -73,7 +73,8 @@ def run(
               "sacctmgr.script beside it are read too.")  # fmt: skip
 @click.option("--slurm-version", type=click.Choice(["22.05", "24.11", "26.05"]), default="26.05", show_default=True)
 @click.option("--format", "form", type=click.Choice(["swf", "sacct", "events", "jobs"]), help="Default: detected.")
-@click.option("--swf-memory", type=click.Choice(["auto", "kib-per-processor", "bytes-per-node", "bytes-per-job", "ignore"]),
+@click.option("--swf-memory",
+              type=click.Choice(["auto", "kib-per-processor", "bytes-per-node", "bytes-per-job", "ignore"]),
               default="auto", show_default=True, help="Unit of SWF field 10.")  # fmt: skip
 @click.option("--lenient", is_flag=True, help="Count and list broken rows instead of stopping at the first.")
 @click.option("--waive", multiple=True, metavar="OPTION", help="Accept an option of slurm.conf that is not modelled.")

@@ -35,9 +35,7 @@ def listed_jobs(scenario: Scenario) -> Iterator[JobRequest]:
     lines = scenario.workload.jobs
     spans = job_numbers(scenario)
     requests = [_first_request(line, i, scenario.name) for i, line in enumerate(lines)]
-    streams = [
-        _copies(request, line, spans[i]) for i, (line, request) in enumerate(zip(lines, requests, strict=True))
-    ]
+    streams = [_copies(request, line, spans[i]) for i, (line, request) in enumerate(zip(lines, requests, strict=True))]
     if len(streams) == 1:
         return streams[0]
     return heapq.merge(*streams, key=lambda job: (job.submit_ns, job.job_id))

@@ -1,4 +1,4 @@
-"""The floor: what SimPy alone costs for the same jobs under bare EASY counts. No Slurm, no node names, no events written."""
+"""The floor: what SimPy alone costs for the same jobs under bare EASY counts: no Slurm, no nodes, no events."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ROOM = {"SelectType": "select/cons_tres", "MaxNodeCount": 6}
 
 
 def test_a_created_node_is_appended_and_joins_partitions_of_all_nodes(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.7 "slurmd -Z [--conf "..."]": no bitmap of the others moves."""
+    """slurm.md 4.7 "slurmd -Z [--conf ...]": no bitmap of the others moves."""
     r = rig(**ROOM)
     r.until(10)
     assert create_nodes(r.cluster, r.ctld, "m[1-2]", "CPUs=8 RealMemory=2000 State=CLOUD Gres=gpu:2") is None
@@ -34,14 +34,14 @@ def test_a_created_node_is_appended_and_joins_partitions_of_all_nodes(rig: Calla
 
 
 def test_creating_nodes_needs_cons_tres(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.7 "slurmd -Z [--conf "..."]"."""
+    """slurm.md 4.7 "slurmd -Z [--conf ...]"."""
     r = rig(SelectType="select/linear", MaxNodeCount=6)
     r.until(10)
     assert create_nodes(r.cluster, r.ctld, "m1", "") is not None
 
 
 def test_a_dynamic_slurmd_is_a_new_node_at_first_and_a_known_one_later(rig: Callable[..., Any]) -> None:
-    """slurm.md 4.7 "slurmd -Z [--conf "..."]": later starts with the same name just register."""
+    """slurm.md 4.7 "slurmd -Z [--conf ...]": later starts with the same name just register."""
     r = rig(**ROOM)
     r.until(10)
     conf = parse_options("z1", "CPUs=4 RealMemory=1000")

@@ -135,9 +135,9 @@ def test_resume_asks_for_a_tick_at_the_next_look_and_moves_the_phase(rig: Callab
     assert r.ctld.nodes.avail & 1
     r.cluster.slurmds.stop(1)
     r.until(1000)
-    assert r.times(Kind.NODE_NOT_RESPONDING)[-1] == pytest.approx(160.75 + 10.275) or r.times(
-        Kind.NODE_NOT_RESPONDING
-    )[-1] == pytest.approx(260.75 + 10.275)
+    assert r.times(Kind.NODE_NOT_RESPONDING)[-1] == pytest.approx(160.75 + 10.275) or r.times(Kind.NODE_NOT_RESPONDING)[
+        -1
+    ] == pytest.approx(260.75 + 10.275)
 
 
 def test_a_window_wider_than_the_cluster_comes_round_every_twenty_ticks(rig: Callable[..., Any]) -> None:

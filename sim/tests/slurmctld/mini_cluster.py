@@ -336,9 +336,11 @@ class MiniCluster:
         job = Job(request, number, ctld.now_s())
         job.nodes_min, job.limit_s, job.priority = nodes, limit_s, 1
         job.cpus_min = nodes
-        job.parts = [ctld.partitions[p] for p in request.partition.split(",")] if request.partition else [
-            next(iter(ctld.partitions.values()))
-        ]
+        job.parts = (
+            [ctld.partitions[p] for p in request.partition.split(",")]
+            if request.partition
+            else [next(iter(ctld.partitions.values()))]
+        )
         for name, value in attributes.items():
             setattr(job, name, value)
         return job

@@ -176,9 +176,7 @@ def test_a_header_that_contradicts_the_rows_is_noted(load: Load) -> None:
 
 def test_feedback_uses_the_preceding_job_when_it_is_in_the_file(load: Load) -> None:
     """Fields 17 and 18 close the loop on demand."""
-    jobs, stream = load(
-        row(), row(id=2, before=1, think=30), row(id=3, before=9), options=SwfOptions(feedback=True)
-    )
+    jobs, stream = load(row(), row(id=2, before=1, think=30), row(id=3, before=9), options=SwfOptions(feedback=True))
     assert [(job.after_job, job.think_ns) for job in jobs] == [(0, 0), (1, 30 * SECOND), (0, 0)]
     assert any("not in the file" in r for r in reasons(stream))
 

@@ -107,9 +107,7 @@ class AdminCommands:
     def _requeue(self, job: Job, hold: bool) -> str | None:
         refused = True
         for record in self._each(job):
-            went = self._lifecycle.requeues.requeue(
-                record, "requeued", JobState.CANCELLED, shown="REQUEUED", hold=hold
-            )
+            went = self._lifecycle.requeues.requeue(record, "requeued", JobState.CANCELLED, shown="REQUEUED", hold=hold)
             refused &= not went
         return "Requested operation is presently disabled" if refused else None
 

@@ -35,9 +35,7 @@ class Assembly:
     def side(self, cluster: SlurmCluster) -> NodeSide:
         """The nodes' side of the jobs, one for the life of the cluster."""
         if self._side is None:
-            self._side = NodeSide(
-                cluster.env, cluster.sink, cluster.slurmds, cluster, cluster.costs, cluster.conf
-            )
+            self._side = NodeSide(cluster.env, cluster.sink, cluster.slurmds, cluster, cluster.costs, cluster.conf)
         return self._side
 
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:

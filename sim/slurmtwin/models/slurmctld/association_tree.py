@@ -227,12 +227,9 @@ class AssociationTree:
         confs = _with_root(conf.assocs)
         inherited = _inherit(confs)
         self.assocs: list[Association] = [
-            Association(c, resolve(inherited[i], tres), self._usage(), Counters(len(tres)))
-            for i, c in enumerate(confs)
+            Association(c, resolve(inherited[i], tres), self._usage(), Counters(len(tres))) for i, c in enumerate(confs)
         ]
-        self._by_key: dict[tuple[str, str, str], Association] = {
-            a.key: a for a in self.assocs
-        }
+        self._by_key: dict[tuple[str, str, str], Association] = {a.key: a for a in self.assocs}
         self.root = self._by_key["root", "", ""]
         self._default_account = {c.user: c.account for c in confs if c.user and c.is_default}
         for c in confs:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Job, Partition
 
+
 class BackfillCycle:
     """One cycle. run() is a generator: it yields nanoseconds to wait whenever the locks are released."""
 
@@ -520,9 +521,7 @@ class BackfillCycle:
         given = job.limit_s
 
         def set_limit(starting: Job, placement: Placement) -> None:
-            starting.limit_s = limit_of_started(
-                ctld, self.space, trial, given, placement.allocation.nodes
-            )
+            starting.limit_s = limit_of_started(ctld, self.space, trial, given, placement.allocation.nodes)
 
         result = attempt_start(ctld, job, trial.part, usable, "backfill", set_limit)
         if not isinstance(result, Refusal):

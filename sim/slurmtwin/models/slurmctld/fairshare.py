@@ -54,7 +54,9 @@ class UsageLedger:
         for qos in self.tree.qos.values():
             qos.usage.reset()
 
-    def charge(self, job: Job, qos: Qos | None, part_qos: Qos | None, counts: list[int], bill: float, now_s: int, ended: bool) -> None:  # noqa: E501
+    def charge(
+        self, job: Job, qos: Qos | None, part_qos: Qos | None, counts: list[int], bill: float, now_s: int, ended: bool
+    ) -> None:
         """_apply_new_usage(): the run since the last calculation, or since its start, up to now.
 
         counts: allocated TRES; bill: billable TRES. ended: the run is over and this is its last charge.

@@ -45,6 +45,8 @@ class HostCosts:
     second the loop looks."""
     slurmctld_start_ns: int = 0
     """exec -> serving."""
+    decay_start_ns: int = 0
+    """Serving -> the priority calculation thread runs for the first time."""
     slurmd_start_ns: int = 0
     """exec -> first registration sent."""
     prolog_ns: int = 0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.tables import Job, Node
     from slurmtwin.models.slurmd.batch_job import NodeSide
 
+
 class JobEnd:
     """Ends of runs of one slurmctld."""
 

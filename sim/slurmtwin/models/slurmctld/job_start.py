@@ -28,9 +28,7 @@ class JobStart:
         self._lifecycle = lifecycle
         self._side = side
         self._contain = "contain" in {flag.lower() for flag in ctld.conf.controller.prolog_flags}
-        self._part_time_free = {
-            q.name for q in ctld.conf.qos if "partitiontimelimit" in {f.lower() for f in q.flags}
-        }
+        self._part_time_free = {q.name for q in ctld.conf.qos if "partitiontimelimit" in {f.lower() for f in q.flags}}
 
     def start(self, job: Job, part: Partition, placement: Placement, by: str) -> None:
         """The job holds its nodes from now on; the script runs launch_ns later."""

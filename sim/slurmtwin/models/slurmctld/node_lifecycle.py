@@ -385,8 +385,10 @@ class NodeLifecycle:
         flags = node.flags
         if flags & (NodeFlag.POWERING_UP | NodeFlag.REBOOT_ISSUED) and node.boot_time_s < node.boot_req_s:
             return True
-        return bool(flags & NodeFlag.POWERING_DOWN) and node.power_req_s != 0 and node.boot_time_s < (
-            node.power_req_s + self.ctld.conf.timers.suspend_timeout_ns // SECOND
+        return (
+            bool(flags & NodeFlag.POWERING_DOWN)
+            and node.power_req_s != 0
+            and node.boot_time_s < (node.power_req_s + self.ctld.conf.timers.suspend_timeout_ns // SECOND)
         )
 
     def register(self, reports: Iterable[NodeReport]) -> None:

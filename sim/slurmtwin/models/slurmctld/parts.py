@@ -69,7 +69,7 @@ class NodeSelection(Protocol):
         ...
 
     def usable_nodes(self, job: Job, part: Partition, avail: int) -> int | None:
-        """job_req_node_filter() with --exclude: the nodes of `avail` the job may use at all; None: --nodelist not in it."""
+        """job_req_node_filter() with --exclude: what of `avail` the job may use at all; None: --nodelist not in it."""
         ...
 
     def free_nodes(self) -> int:
@@ -417,7 +417,7 @@ class Background(Protocol):
     def register(self, duty: Duty, action: Callable[[], None]) -> None: ...
 
     def arm(self, duty: Duty, not_before_s: int = 0) -> None:
-        """Do it at the first look from now on whose Unix second is not_before_s or later (SCHEDULE for the main passes)."""
+        """Do it at the first look from now on whose Unix second is not_before_s or later (SCHEDULE: main passes)."""
         ...
 
     def disarm(self, duty: Duty) -> None: ...

@@ -60,10 +60,7 @@ class PriorityMultifactor:
             ClassicFairShare(tree, options, conf.version) if tree is not None and "NO_FAIR_TREE" in flags else None
         )
         self._enforced = enforced
-        self._keeps_usage = tree is not None and (
-            self._weight_fs > 0
-            or (enforced and tree.usage_bound())
-        )
+        self._keeps_usage = tree is not None and (self._weight_fs > 0 or (enforced and tree.usage_bound()))
         self._changes = bool(self._weight_age or self._weight_fs)
         """A waiting job's priority may differ from one calculation to the next."""
         self._weightless = not (
@@ -83,9 +80,15 @@ class PriorityMultifactor:
     # the calculation thread
 
     def start(self) -> None:
-        """slurmctld begins to serve: the first calculation is now, the others follow at the same phase."""
-        if self.tree is None:
-            return
+        """slurmctld begins to serve: the thread starts at once, in 22.05 a moment later."""
+        delay_ns = self._ctl.costs.decay_start_ns
+        if self.tree is not None and delay_ns:
+            self._ctl.env.call_in(delay_ns, self._start_thread)
+        elif self.tree is not None:
+            self._start_thread(None)
+
+    def _start_thread(self, _argument: object) -> None:
+        """The first calculation is now, the others follow at the same phase."""
         if self.ledger is not None and self.ledger.last_ran_s:
             self._recover_run_secs(self.ledger.last_ran_s)
         if self._call is not None:

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.tables import Job
 
 
-def check_counts(
-    job: Job, qos: Qos, own: Qos | None, assoc: Association, imposed: Imposed, safe: bool
-) -> str | None:
+def check_counts(job: Job, qos: Qos, own: Qos | None, assoc: Association, imposed: Imposed, safe: bool) -> str | None:
     """Limits on numbers of jobs and on wall time; the reason, or None."""
     limits = qos.limits
     if imposed.claim("grp_jobs", limits.grp_jobs) and qos.counters.jobs >= (limits.grp_jobs or 0):

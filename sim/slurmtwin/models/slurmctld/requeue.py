@@ -172,5 +172,3 @@ class Requeues:
             self.count_launch(job)
             if hold and not job.held:
                 self._hold(job, Reason.LAUNCH_FAILED_REQUEUED_HELD)
-
-

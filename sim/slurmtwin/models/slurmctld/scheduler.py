@@ -215,9 +215,7 @@ class Scheduler:
         self.queue.refresh(ctld.now_s())
         main = MainPass(ctld, self.queue, full)
         main.run()
-        ctld.emit(
-            Kind.SCHED_MAIN_PASS, value=main.tested, unit="job", detail=started_detail(main.started)
-        )
+        ctld.emit(Kind.SCHED_MAIN_PASS, value=main.tested, unit="job", detail=started_detail(main.started))
         if main.started:
             ctld.store.changed()
         min_interval_ns = self._options.min_interval_ns

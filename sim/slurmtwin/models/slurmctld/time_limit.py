@@ -142,4 +142,3 @@ class TimeLimits:
         """slurmctld ends."""
         self._queue.clear()
         self._configuring.clear()
-

@@ -69,7 +69,6 @@ class NodeSide:
         self.prolog_ns = costs.prolog_ns if conf.controller.prolog else 0
         self.stepd_tries = STEPD_TRIES_OLD if conf.version == "22.05" else -1
 
-
     def turn_ns(self, busy_ns: int) -> int:
         """When the host gets to a new piece of work that keeps it busy for busy_ns."""
         turn_ns = max(self.env.now_ns, self.host_free_ns)
