@@ -39,7 +39,7 @@ def run_raw(scenario: Scenario, jobs: Sequence[JobRequest], version: str, factor
     ensure_network()
     image = RELEASES[version].image
     if not has_image(image):
-        raise EnvironmentMissingError(f"image {image} is missing: run `python -m slurmtwin_e2e.doctor --build`")
+        raise EnvironmentMissingError(f"image {image} is missing: `slurmtwin record` builds it")
     plan, files = make_plan(scenario, jobs, version, factor)
     plan_dir, out = work / "in", work / "out"
     plan_dir.mkdir(parents=True)

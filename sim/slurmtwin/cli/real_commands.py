@@ -6,8 +6,67 @@ from pathlib import Path
 
 import click
 
-from slurmtwin.cli.output import command, emit_json, emit_rows
+from slurmtwin.cli.file_commands import scenario_files
+from slurmtwin.cli.output import command, emit_json, emit_rows, say
+from slurmtwin.contract.clock import SECOND, parse_duration
 from slurmtwin.contract.errors import ExitCode
+from slurmtwin.contract.scenario import load_scenario
+
+VERSIONS = ("22.05", "24.11", "26.05")
+
+
+@click.command()
+@click.argument("paths", nargs=-1)
+@click.option("--missing", "only_missing", is_flag=True, help="Only what is not recorded yet (the default).")
+@click.option("--version", "versions", multiple=True, type=click.Choice(VERSIONS), help="Default: all three.")
+@click.option("--factor", type=click.FloatRange(1, 100), default=20.0, show_default=True, help="Acceleration k.")
+@click.option("--repetitions", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--budget", default="120m", show_default=True, help="Start no further run after this time.")
+@click.option("--recordings", default="scenarios/recordings", show_default=True)
+@command("record")
+def record(
+    paths: tuple[str, ...], only_missing: bool, versions: tuple[str, ...], factor: float, repetitions: int,
+    budget: str, recordings: str, as_json: bool,
+) -> ExitCode:  # fmt: skip
+    """Record scenarios (files or folders; default: the workloads) on real Slurm; goes on where it stopped.
+
+    What is recorded already stays: delete a recording's folder to have it made again.
+    """
+    del only_missing  # recorded runs are never replaced
+    from slurmtwin.workload.resolve import resolve_jobs
+    from slurmtwin_e2e.record import missing
+    from slurmtwin_e2e.record import record as record_all
+
+    scenarios = []
+    for path in scenario_files(paths, "scenarios/workloads"):
+        scenario = load_scenario(path)
+        scenarios.append((scenario, list(resolve_jobs(scenario, path.parent))))
+    root = Path(recordings)
+    wanted = list(missing(scenarios, versions or VERSIONS, factor, repetitions, root))
+    made, failed = record_all(wanted, root, parse_duration(budget) / SECOND, say)
+    left = len(wanted) - made
+    if as_json:
+        emit_json("record", {"made": made, "failed": failed, "missing": left})
+    else:
+        emit_rows(("", ""), [("made", made), ("failed", len(failed)), ("missing", left)])
+    return ExitCode.FINDING if failed else ExitCode.FINE
+
+
+@click.command()
+@command("doctor")
+def doctor(as_json: bool) -> ExitCode:
+    """Say what the real worlds need, what is here, and the command that gets the rest. Changes nothing."""
+    from slurmtwin_e2e.doctor import examine
+
+    found = examine()
+    if as_json:
+        emit_json("doctor", {"needs": [{"need": f.need, "met": f.met, "remedy": f.remedy} for f in found]})
+    else:
+        emit_rows(
+            ("need", "", "to get it"),
+            [(f.need, "ok" if f.met else "MISSING", "" if f.met else f.remedy) for f in found],
+        )
+    return ExitCode.FINE if all(f.met for f in found) else ExitCode.ENVIRONMENT
 
 
 @click.command()

@@ -206,7 +206,9 @@ def test_oversubscribe_rows(setting, count):
 
 
 def test_jobs_of_an_exclusive_partition_share_no_row():
-    """slurm.md 1.3 "OverSubscribe=NO (default) / EXCLUSIVE / YES[:n] / FORCE[:n]": nor do jobs of a forced partition enter their nodes."""
+    """slurm.md 1.3 "OverSubscribe=NO (default) / EXCLUSIVE / YES[:n] / FORCE[:n]": nor do jobs of
+    a forced partition enter their nodes.
+    """
     bench = Bench(
         CORES + "NodeName=n0 CPUs=1\nPartitionName=forced Nodes=n0 Default=YES OverSubscribe=FORCE:2\n"
         "PartitionName=shut Nodes=n0 OverSubscribe=EXCLUSIVE\n"

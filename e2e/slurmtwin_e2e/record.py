@@ -1,0 +1,66 @@
+"""Record scenarios on real Slurm, one after the other: only what is missing, until the budget is used up.
+
+A recording is written when its run has ended; whatever stops this program leaves only whole ones, and the next
+call goes on behind them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurmtwin.contract.errors import ModelError
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin_e2e.docker import sweep
+from slurmtwin_e2e.images import make_image, package_versions
+from slurmtwin_e2e.recording import IncompleteRunError, Place, write_recording
+from slurmtwin_e2e.run import run_raw
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One recording to be made."""
+
+    place: Place
+    scenario: Scenario
+    jobs: tuple[JobRequest, ...]
+
+
+def missing(
+    scenarios: Sequence[tuple[Scenario, Sequence[JobRequest]]], versions: Sequence[str], factor: float,
+    repetitions: int, root: Path,
+) -> Iterator[Wanted]:  # fmt: skip
+    """What the folder of recordings lacks: every scenario once before any a second time."""
+    for repetition in range(1, repetitions + 1):
+        for scenario, jobs in scenarios:
+            for version in versions:
+                place = Place(scenario.name, version, factor, repetition)
+                if not (place.folder(root) / "manifest.json").exists():
+                    yield Wanted(place, scenario, tuple(jobs))
+
+
+def record(wanted: Sequence[Wanted], root: Path, budget_s: float, say: Callable[[str], None]) -> tuple[int, list[str]]:
+    """(recordings made, runs that failed). Raises EnvironmentMissingError without Docker or an image."""
+    sweep()
+    deadline = time.monotonic() + budget_s
+    made, failed = 0, []
+    for number, one in enumerate(wanted, 1):
+        if time.monotonic() > deadline:
+            say(f"budget used up: {len(wanted) - number + 1} recordings are still missing")
+            break
+        place = one.place
+        make_image(place.version, say)
+        say(f"[{number}/{len(wanted)}] {place.run_id}")
+        try:
+            with tempfile.TemporaryDirectory(prefix="slurmtwin-record-") as folder:
+                raw = run_raw(one.scenario, one.jobs, place.version, place.factor, Path(folder, "run"))
+                write_recording(root, place, one.scenario, one.jobs, raw, package_versions(place.version))
+            made += 1
+        except (IncompleteRunError, ModelError) as error:
+            failed.append(f"{place.run_id}: {error}")
+            say(failed[-1])
+    return made, failed
