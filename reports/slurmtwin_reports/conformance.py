@@ -211,7 +211,10 @@ class _Judgement:
         text = f"{number(100 * (1 - share))} % of {total} equal; bar {number(100 * (1 - bar))} %"
         if among is not None:
             text += f"; real against real {number(100 * (1 - among))} %"
-        self._add(subject, share, "ratio", bar, text)
+        # no share can exceed a bar of one or more: that is no verdict
+        if bar >= 1:
+            text = f"the real runs differ too much to judge by: {text}"
+        self._add(subject, share, "ratio", bar, text, judged=bar < 1)
 
     def _waits(self) -> None:
         """The class that stands worst against its own bar decides."""

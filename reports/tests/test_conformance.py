@@ -260,3 +260,14 @@ def test_the_row_of_figures_has_the_bars_numbers() -> None:
     assert row_["same_nodes"] == 1
     assert 0 < row_["real_utilisation"] <= 1
     assert row_["real_share_by_backfill"] > 0
+
+
+def test_node_sets_that_real_runs_do_not_share_are_no_verdict() -> None:
+    """Where real repetitions choose other nodes nearly always, no bar is left: unknown, not agree."""
+
+    def elsewhere(place: int) -> Callable[[Event], Event]:
+        return lambda e: e._replace(node=f"n{900 + place}") if e.kind == "job.started" else e
+
+    reals = [changed(r, elsewhere(place), "slurm") for place, r in enumerate(real())]
+    found = judge([(queue_run(120), r) for r in reals])
+    assert outcomes(found.verdicts)["node sets"] is Outcome.UNKNOWN
