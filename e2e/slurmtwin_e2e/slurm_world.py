@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin_e2e.docker import sweep
 from slurmtwin_e2e.images import make_image
-from slurmtwin_e2e.job_lines import listed_jobs
 from slurmtwin_e2e.recording import run_events
 from slurmtwin_e2e.run import run_raw
 
@@ -76,11 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     version = options.version or scenario.slurm.version
     sweep()
     make_image(version, say=lambda text: print(text, file=sys.stderr))
-    jobs = (
-        [JobRequest(**json.loads(line)) for line in options.jobs.read_text().splitlines()]
-        if options.jobs
-        else listed_jobs(scenario)
-    )
+    if options.jobs:
+        jobs = [JobRequest(**json.loads(line)) for line in options.jobs.read_text().splitlines()]
+    elif scenario.workload.file or scenario.workload.generate:
+        raise InputError(f"{scenario.name}: this workload is generated or read from a trace", hint="give it by --jobs")
+    else:
+        jobs = list(listed_jobs(scenario))
     with tempfile.TemporaryDirectory(prefix="slurmtwin-slurm-") as folder:
         raw = run_raw(scenario, jobs, version, options.factor, Path(folder, "run"))
         events = run_events(scenario, raw)
