@@ -107,29 +107,50 @@ def build_manifest(
 def write_recording(
     root: Path, place: Place, scenario: Scenario, jobs: Sequence[JobRequest], raw: RawRun, packages: dict[str, str]
 ) -> Path:
-    """Write the run folder. Raises IncompleteRunError when the driver did not finish."""
-    if not any(note["what"] == "finished" for note in _notes(raw)):
-        raise IncompleteRunError(f"{place.run_id}: the driver did not finish")
-    events = run_events(scenario, raw)
+    """Write a recording to its place. Raises IncompleteRunError when the driver did not finish."""
     target = place.folder(root)
+    write_run(target, place, scenario, jobs, raw, packages)
+    return target
+
+
+def write_run(
+    target: Path, place: Place, scenario: Scenario, jobs: Sequence[JobRequest], raw: RawRun, packages: dict[str, str]
+) -> tuple[Manifest, list[Event]]:
+    """Write one run folder, whole or not at all. Raises IncompleteRunError when the driver did not finish."""
+    resolved = resolved_text(scenario, place)
+    manifest, events = read_run(place, scenario, raw, packages)
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    document = json.loads(scenario.model_dump_json(by_alias=True))
-    document["slurm"]["version"] = place.version
-    document["host"]["factor"] = place.factor
-    resolved = json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
     (part / "scenario.resolved.json").write_text(resolved)
     with (part / "jobs.jsonl").open("w") as stream:
         for job in sorted(jobs, key=lambda j: (j.submit_ns, j.job_id)):
             stream.write(json.dumps(to_dict(job), sort_keys=True, separators=(",", ":")) + "\n")
-    text = "".join(row_text(place.run_id, seq, _rounded(event)) + "\n" for seq, event in enumerate(events))
+    text = "".join(row_text(place.run_id, seq, event) + "\n" for seq, event in enumerate(events))
     with (part / "events.jsonl.gz").open("wb") as raw_stream, gzip.GzipFile("", "wb", 9, raw_stream, 0) as zipped:
         zipped.write(text.encode())
-    write_manifest(part, build_manifest(place, scenario, raw, events, packages, resolved))
+    write_manifest(part, manifest)
     shutil.rmtree(target, ignore_errors=True)
     part.replace(target)
-    return target
+    return manifest, events
+
+
+def read_run(
+    place: Place, scenario: Scenario, raw: RawRun, packages: dict[str, str]
+) -> tuple[Manifest, list[Event]]:  # fmt: skip
+    """Manifest and event table of a raw run. Raises IncompleteRunError when the driver did not finish."""
+    if not any(note["what"] == "finished" for note in _notes(raw)):
+        raise IncompleteRunError(f"{place.run_id}: the driver did not finish")
+    events = [_rounded(event) for event in run_events(scenario, raw)]
+    return build_manifest(place, scenario, raw, events, packages, resolved_text(scenario, place)), events
+
+
+def resolved_text(scenario: Scenario, place: Place) -> str:
+    """scenario.resolved.json: every default written out, with the version and the factor of this run."""
+    document = json.loads(scenario.model_dump_json(by_alias=True))
+    document["slurm"]["version"] = place.version
+    document["host"]["factor"] = place.factor
+    return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def _rounded(event: Event) -> Event:

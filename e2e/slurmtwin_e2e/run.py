@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from slurmtwin.contract.errors import EnvironmentMissingError, ModelError
 from slurmtwin.contract.jobs import JobRequest
@@ -19,7 +19,9 @@ from slurmtwin_e2e.docker import ensure_network, ensure_running, has_image, run_
 from slurmtwin_e2e.images import RELEASES
 from slurmtwin_e2e.plan import make_plan
 
-INSIDE = Path(__file__).parent / "inside"
+INSIDE: Final = Path(__file__).parent / "inside"
+DEFAULT_FACTOR: Final = 10.0
+"""Simulated seconds per real second where nobody says otherwise; docs/slurm-world.md has the study behind it."""
 
 
 @dataclass(slots=True)

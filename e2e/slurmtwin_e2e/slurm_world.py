@@ -1,6 +1,7 @@
-"""Try a scenario on real Slurm: `python -m slurmtwin_e2e.slurm_world SCENARIO [--version 22.05] [--factor 20]`.
+"""The world `slurm`: run_scenario() for the registry of worlds, and a program to try a scenario with.
 
-Prints one line per job run (job, submit, start, end, how started, nodes, state), and with --all every event. Nothing
+`python -m slurmtwin_e2e.slurm_world SCENARIO [--version 22.05] [--factor 20]`
+prints one line per job run (job, submit, start, end, how started, nodes, state), and with --all every event. Nothing
 is recorded; --keep DIR keeps Slurm's own logs.
 """
 
@@ -19,11 +20,41 @@ from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.listed_jobs import listed_jobs
-from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.contract.world import RunAnswer, RunOrder
 from slurmtwin_e2e.docker import sweep
-from slurmtwin_e2e.images import make_image
-from slurmtwin_e2e.recording import run_events
-from slurmtwin_e2e.run import run_raw
+from slurmtwin_e2e.images import make_image, package_versions
+from slurmtwin_e2e.recording import Place, read_run, run_events, write_run
+from slurmtwin_e2e.run import DEFAULT_FACTOR, run_raw
+
+
+def factor_of(scenario: Scenario) -> float:
+    """host.factor if the scenario says it, else the harness's own."""
+    return scenario.host.factor if "factor" in scenario.host.model_fields_set else DEFAULT_FACTOR
+
+
+def run_scenario(order: RunOrder) -> RunAnswer:
+    """Run one scenario on real Slurm (contract.world).
+
+    Raises EnvironmentMissingError without Docker, ModelError when the run did not reach its end.
+    """
+    scenario = order.scenario
+    place = Place(scenario.name, scenario.slurm.version, factor_of(scenario), order.replication)
+    sweep()
+    make_image(place.version, say=_say)
+    packages = package_versions(place.version)
+    with tempfile.TemporaryDirectory(prefix="slurmtwin-slurm-") as folder:
+        raw = run_raw(scenario, order.jobs, place.version, place.factor, Path(folder, "run"))
+        if order.folder is None:
+            return RunAnswer(*read_run(place, scenario, raw, packages))
+        written = Path(folder, "written")
+        answer = RunAnswer(*write_run(written, place, scenario, order.jobs, raw, packages))
+        shutil.copytree(written, order.folder, dirs_exist_ok=True)
+        return answer
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def job_table(events: Sequence[Event]) -> list[str]:
@@ -66,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", type=Path)
     parser.add_argument("--version", choices=("22.05", "24.11", "26.05"), help="default: the scenario's")
-    parser.add_argument("--factor", type=float, default=20.0, help="simulated seconds per real second; 1: real time")
+    parser.add_argument("--factor", type=float, default=DEFAULT_FACTOR, help="simulated seconds per real second")
     parser.add_argument("--all", action="store_true", help="print every event, not only the jobs")
     parser.add_argument(
         "--jobs", type=Path, help="the workload as JSON lines of JobRequest instead of the scenario's list"
@@ -76,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scenario = load_scenario(options.scenario)
     version = options.version or scenario.slurm.version
     sweep()
-    make_image(version, say=lambda text: print(text, file=sys.stderr))
+    make_image(version, say=_say)
     if options.jobs:
         jobs = [JobRequest(**json.loads(line)) for line in options.jobs.read_text().splitlines()]
     elif scenario.workload.file or scenario.workload.generate:

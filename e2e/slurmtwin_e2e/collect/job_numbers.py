@@ -15,11 +15,21 @@ class JobNumbers:
     def __init__(self) -> None:
         self._submits: dict[int, list[tuple[int, int, bool]]] = {}
         self._tasks: dict[int, list[tuple[int, int, int]]] = {}
+        self._groups: dict[int, list[tuple[int, list[int]]]] = {}
 
     def submitted(self, t_ns: int, slurm_id: int, numbers: list[int], array: bool) -> None:
         """sbatch answered slurm_id for these workload jobs (several: a heterogeneous job)."""
+        self._groups.setdefault(slurm_id, []).append((t_ns, numbers))
         for offset, number in enumerate(numbers):
             self._submits.setdefault(slurm_id + offset, []).append((t_ns, number, array))
+
+    def components(self, slurm_id: int, t_ns: int) -> list[tuple[int, int]]:
+        """(Slurm's number, workload's job) of every component of the heterogeneous job that this number leads."""
+        rows = self._groups.get(slurm_id)
+        if not rows:
+            return []
+        numbers = rows[max(bisect_right(rows, t_ns, key=lambda row: row[0]) - 1, 0)][1]
+        return [(slurm_id + offset, number) for offset, number in enumerate(numbers)]
 
     def task(self, t_ns: int, slurm_id: int, array_id: int, task: int) -> None:
         """A log or a script said that slurm_id is that task of that array."""

@@ -28,6 +28,11 @@ from slurmtwin_e2e.collect.sources import (
 SECOND: Final = 1_000_000_000
 MILLI: Final = 1_000_000
 PING_ANSWER_NS: Final = 15 * SECOND
+END_SEEN_NS: Final = SECOND + SECOND // 4
+"""A log line about an end comes in the whole second that jobcomp names, or a little later."""
+SIGTERM: Final = 15
+SIGNAL_SEEN_NS: Final = 10 * SECOND
+"""A daemon logs a signal so soon after it was sent, at any acceleration."""
 
 STATES: Final = {"PREEMPTED": "PREEMPTED", "NODE_FAIL": "NODE_FAIL", "OUT_OF_MEMORY": "OUT_OF_MEMORY"}
 ENDS: Final = {
@@ -73,6 +78,8 @@ class Builder:
         learn(self.numbers, self.notes)
         self.rows: list[Event] = []
         self._layout: dict[tuple[int, int], ScriptLine] = {}
+        self._serving: set[str] = set()
+        self._starts: dict[tuple[int, int | None], list[int]] = {}
 
     def add(
         self, t_ns: int, kind: Kind, actor: str, error: int, *, job: tuple[int, int | None] | None = None,
@@ -204,15 +211,7 @@ class Builder:
             job = self.numbers.resolve_text(parts["job"], t) if "job" in parts else None
             actor = "slurmctld"
             if what in ("submit", "submit_het") and job:
-                self.add(
-                    t,
-                    Kind.JOB_SUBMITTED,
-                    actor,
-                    self.error,
-                    job=(job[0], None),
-                    slurm_id=parts["job"],
-                    priority=int(parts["prio"]) if "prio" in parts else None,
-                )
+                self._submit_rows(fact, job[0])
             elif what == "salloc" and job:
                 self.add(t, Kind.JOB_SUBMITTED, actor, self.error, job=job, slurm_id=parts["job"])
             elif what == "planned" and job:
@@ -251,6 +250,16 @@ class Builder:
             else:
                 self._node_and_daemon_row(host, fact, job)
 
+    def _submit_rows(self, fact: Fact, number: int) -> None:
+        """One row, or one for each component of a heterogeneous job: the log names the leader alone."""
+        prio = fact.parts.get("prio")
+        known = self.numbers.components(int(fact.parts["job"]), fact.t_ns) if fact.what == "submit_het" else []
+        for slurm_id, job in known or [(int(fact.parts["job"]), number)]:
+            self.add(
+                fact.t_ns, Kind.JOB_SUBMITTED, "slurmctld", self.error, job=(job, None), slurm_id=str(slurm_id),
+                priority=int(prio) if prio else None,
+            )  # fmt: skip
+
     def _ping_row(self, what: str, fact: Fact, silent: list[tuple[int, set[str]]]) -> None:
         asked = expand(fact.parts["nodes"])
         dead = {n for t, names in silent if fact.t_ns <= t <= fact.t_ns + PING_ANSWER_NS for n in names}
@@ -286,9 +295,13 @@ class Builder:
         elif what == "rebooted":
             self.add(t, Kind.NODE_DOWN, "slurmctld", error, node=node, reason="Node unexpectedly rebooted")
         elif what == "primary":
+            self._serving.add(host)
             self.add(t, Kind.SLURMCTLD_STARTED, "slurmctld", error, node=host or None)
         elif what == "standby":
             self.add(t, Kind.SLURMCTLD_STANDBY, "slurmctld", error, node=host or None)
+        elif what == "terminated" and host in self._serving and not self._told_to_stop(host, t):
+            self._serving.discard(host)
+            self.add(t, Kind.SLURMCTLD_STOPPED, "slurmctld", error, node=host or None, asked_by="rpc")
         elif what == "takeover":
             self.add(t, Kind.SLURMCTLD_TOOK_OVER, "slurmctld", error, node=parts["host"])
         elif what in ("preempted_requeue", "preempted_kill", "preempted_suspend", "grace") and job:
@@ -301,6 +314,16 @@ class Builder:
             self.add(t, Kind.JOB_SHRUNK, "slurmctld", error, job=job, node=node)
         elif what == "warn_signal" and job:
             self.add(t, Kind.JOB_SIGNALED, "slurmctld", error, job=job, signal=int(parts["signal"]))
+
+    def _told_to_stop(self, host: str, t_ns: int) -> bool:
+        """Is this the SIGTERM that the harness sent and noted itself? Else another controller asked for it by RPC."""
+        return any(
+            note["what"] == "daemon.signaled"
+            and note["daemon"].startswith(f"slurmctld:{host}")
+            and note["signal"] == SIGTERM
+            and abs(note["t"] - t_ns) < SIGNAL_SEEN_NS
+            for note in self.notes
+        )
 
     # -- runs of jobs: starts from the log, ends from jobcomp, refined by the log --------------------------------------
 
@@ -315,6 +338,7 @@ class Builder:
             elif fact.what in ("start_main", "start_backfill") or (
                 fact.what == "salloc" and fact.parts["nodes"] not in ("(null)", "")
             ):
+                self._starts.setdefault(job, []).append(fact.t_ns)
                 self._start_row(fact, job)
         for record in self.records:
             self._end_row(record, ends)
@@ -361,18 +385,21 @@ class Builder:
         job = self.numbers.resolve(record.slurm_id, record.end_ns)
         if job is None:
             return
-        best: Fact | None = None
-        for fact in ends.get(job, ()):
-            if record.end_ns - SECOND // 50 <= fact.t_ns < record.end_ns + SECOND + SECOND // 4 and (
-                best is None or ENDS[fact.what] > ENDS[best.what]
-            ):
-                best = fact
+        near = [
+            fact for fact in ends.get(job, ())
+            if record.end_ns - SECOND // 50 <= fact.t_ns < record.end_ns + END_SEEN_NS
+        ]  # fmt: skip
+        best = max(near, key=lambda fact: ENDS[fact.what], default=None)
         state = STATES.get(record.state, record.state)
         if best is not None and best.what.startswith("preempted_"):
             state = "PREEMPTED"
         elif best is not None and best.what in ("node_fail_requeue", "node_fail_kill", "missing"):
             state = "NODE_FAIL"
-        requeued = record.state in ("REQUEUED", "PENDING") or (best is not None and "requeue" in best.what)
+        requeued = (
+            record.state in ("REQUEUED", "PENDING")
+            or any("requeue" in fact.what for fact in near)
+            or self._runs_again(job, record)
+        )
         t, error = (best.t_ns, self.error) if best else (record.end_ns + SECOND // 2, SECOND // 2)
         if record.start_ns is None:
             self.add(
@@ -391,16 +418,12 @@ class Builder:
             t, Kind.JOB_ENDED, "slurmctld", error, job=job, node=hosts(record.nodes), state=state,
             exit_code=record.exit_code, requeued=True if requeued else None, why=why if why != "done" else None,
         )  # fmt: skip
-        if self._runs_again(job, record):
+        if requeued:
             self.add(t, Kind.JOB_REQUEUED, "slurmctld", error, job=job, reason=why)
 
     def _runs_again(self, job: tuple[int, int | None], record: Record) -> bool:
-        return any(
-            other.end_ns > record.end_ns
-            and self.numbers.resolve(other.slurm_id, other.end_ns) == job
-            and other.slurm_id == record.slurm_id
-            for other in self.records
-        )
+        """Does the log start the job once more after this end?"""
+        return any(t_ns > record.end_ns + END_SEEN_NS for t_ns in self._starts.get(job, ()))
 
     def _script_rows(self) -> None:
         for line in self.scripts:
@@ -413,6 +436,7 @@ class Builder:
                     "script",
                     int(MILLI * self.factor),
                     job=job,
+                    node=line.host or None,
                     exit_code=line.code if line.what == "end" else None,
                 )
 

@@ -79,7 +79,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("primary", r"Running as primary controller"),
     ("standby", r"slurmctld running in background mode"),
     ("takeover", r"not responding, BackupController(?P<index>\d+) (?P<host>\S+) taking over"),
-    ("stopped", r"Saving all slurm state|Terminate signal \(SIGINT or SIGTERM\) received"),
+    ("terminated", r"Terminate signal \S.*received"),
     ("reconfigured", r"Processing (?:RPC: |Reconfiguration).*[Rr]econfig"),
     ("recovered_jobs", r"Recovered information about (?P<count>\d+) jobs"),
     ("purged", r"_purge_job_record: " + _JOB),

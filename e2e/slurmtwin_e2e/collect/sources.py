@@ -40,6 +40,8 @@ class ScriptLine:
     nodes: str
     cpus_per_node: str
     gpus: str
+    host: str
+    """The node that the script ran on."""
 
 
 def read_notes(folder: Path) -> list[Note]:
@@ -80,11 +82,11 @@ def read_scripts(folder: Path) -> list[ScriptLine]:
         if len(words) < 7:
             continue
         whole, _, part = words[5].partition(".")
-        more = [*words[7:], "", "", ""]
+        more = [*words[7:], "", "", "", ""]
         out.append(
             ScriptLine(
                 words[0], int(words[1]), int(words[2]), int(words[3]), int(words[4]),
-                int(whole) * 1_000_000_000 + int(part.ljust(9, "0")[:9]), int(words[6]), more[0], more[1], more[2],
+                int(whole) * 1_000_000_000 + int(part.ljust(9, "0")[:9]), int(words[6]), *more[:4],
             )
         )  # fmt: skip
     return out

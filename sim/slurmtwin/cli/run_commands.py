@@ -36,12 +36,15 @@ def _drawn_seed(seed: int | None) -> int:
 @click.argument("scenario")
 @click.option("--seed", type=click.IntRange(0), help="Root of all random streams; drawn and printed when not given.")
 @click.option("--world", default="twin", show_default=True, help="twin, slurm or kind.")
+@click.option("--factor", type=click.FloatRange(1, 100), help="Acceleration k of a real world, or of the host that the "
+              "twin stands for. Default: the scenario's, else the world's.")  # fmt: skip
 @click.option("--tie-seed", type=int, help="Shuffle events of one instant (a test of the conclusion).")
 @click.option("--out", help="Run folder: events.parquet, manifest.json, jobs.jsonl, scenario.resolved.json.")
 @click.option("--force", is_flag=True, help="Write into --out even if it is not empty.")
 @command("run")
 def run(
-    scenario: str, seed: int | None, world: str, tie_seed: int | None, out: str | None, force: bool, as_json: bool
+    scenario: str, seed: int | None, world: str, factor: float | None, tie_seed: int | None, out: str | None,
+    force: bool, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Run one scenario once."""
     from slurmtwin.worlds.registry import find_world
@@ -49,6 +52,8 @@ def run(
 
     path = Path(scenario)
     document = load_scenario(path)
+    if factor is not None:
+        document = document.model_copy(update={"host": document.host.model_copy(update={"factor": factor})})
     run_world = find_world(world)
     options = TwinOptions(seed=_drawn_seed(seed), folder=_free_folder(out, force), tie_seed=tie_seed)
     result = run_world(document, path.parent, options)

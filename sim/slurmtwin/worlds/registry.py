@@ -1,6 +1,7 @@
 """Worlds by name. The twin is here; `slurm` and `kind` come from the e2e package when it is installed.
 
-A world is a callable in a module that is imported only when asked for.
+A world is a function in a module that is imported only when asked for. Those outside the simulator take a
+contract.world.RunOrder; find_world() makes them callable as the twin is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def world_names() -> list[str]:
 
 
 def find_world(name: str) -> Any:
-    """The function that runs a scenario in that world.
+    """What runs a scenario in that world: (scenario, base_dir, TwinOptions, jobs) -> Run.
 
     InputError for an unknown name, EnvironmentMissingError when its package is not installed.
     """
@@ -36,6 +37,11 @@ def find_world(name: str) -> Any:
         raise InputError(f"no world is called {name!r}", hint=f"known worlds: {', '.join(world_names())}")
     module, _, function = place.partition(":")
     try:
-        return getattr(import_module(module), function)
+        world = getattr(import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise EnvironmentMissingError(f"world {name!r} is not installed: {error}") from error
+    if name == "twin":
+        return world
+    from slurmtwin.worlds.outside import OutsideWorld
+
+    return OutsideWorld(name, world)
