@@ -1,16 +1,17 @@
 """One step at a time: from the recorded state before each real start, does the twin start the same job there?
 
-The twin's tables are led along the recording: submits, starts and ends happen when and as they were recorded,
-its own loops and passes stand still. Before each recorded start the scheduler that made it (main pass or
-backfill) is asked for its first start; then the recorded one is carried out. So one wrong choice does not
-spoil the next comparison, as it does in a free run.
+The twin is led along the recording (led_twin.py). Before the starts of each recorded pass, the scheduler that made
+them (main pass or backfill) runs one pass of its own, which must start these and no more. An equal start is carried
+out inside the pass, as what the pass has planned so far is part of the state before its next start. At the first
+other choice the twin's pass ends, the recorded start is carried out instead, and a new pass goes on from there: one
+wrong choice does not spoil the next comparison, as it does in a free run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,22 +19,10 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.scenario import Scenario
-from slurmtwin.engine.environment import Environment
-from slurmtwin.engine.event_sink import EventSink
-from slurmtwin.engine.random_streams import RandomStreams
-from slurmtwin.models.slurm_cluster import SlurmCluster
-from slurmtwin.models.slurmctld.assemble import Assembly
-from slurmtwin.models.slurmctld.background import BackgroundLoop, Duty
-from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
 from slurmtwin.models.slurmctld.parts import Placement, Refusal
 from slurmtwin.models.slurmctld.scheduler import Scheduler
-from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-from slurmtwin.models.slurmctld.start_attempt import is_meta
-from slurmtwin.models.slurmctld.states import JobState
 from slurmtwin.models.slurmctld.tables import Job, Partition
-from slurmtwin.models.slurmd.batch_job import BatchJob
-from slurmtwin.workload.slurm_conf import cluster_conf
-from slurmtwin.worlds.calibration import load_host_costs
+from slurmtwin.worlds.led_twin import LedTwin
 from slurmtwin.worlds.start_times import StartTimes
 
 BY_SCHEDULER: Final = ("main", "backfill")
@@ -43,7 +32,8 @@ BY_SCHEDULER: Final = ("main", "backfill")
 class Step:
     """One recorded start beside the twin's choice. Node sets are bitmaps; 0 when nothing would have started."""
 
-    job: tuple[int, int | None]
+    job: tuple[int, int | None] | None
+    """None: the recorded pass started nothing more, the twin's did."""
     by: str
     t_ns: int
     nodes: int
@@ -56,168 +46,87 @@ class Step:
         return self.job == self.chosen and self.nodes == self.chosen_nodes
 
 
-class _StillLoop(BackgroundLoop):
-    """A background loop that never looks."""
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """One recorded start. Nodes as a bitmap."""
 
-    def arm(self, duty: Duty, not_before_s: int = 0) -> None:
-        """Nothing is ever due."""
-
-
-class _StillAssembly(Assembly):
-    """slurmctld without its own passes: only what is asked of it happens."""
-
-    loop_type = _StillLoop
-
-    def serve(self, ctld: Slurmctld) -> None:
-        super().serve(ctld)
-        assert isinstance(ctld.schedulers, Scheduler)
-        ctld.schedulers.backfill.stop()
+    job: tuple[int, int | None]
+    by: str
+    t_ns: int
+    nodes: int
 
 
-class _PickedError(Exception):
-    """Ends a pass at its first start; not an error of anybody's."""
-
-    def __init__(self, job: Job, task: int | None, nodes: int) -> None:
-        super().__init__()
-        self.job, self.task, self.nodes = job, task, nodes
+class _PassOverError(Exception):
+    """Ends a pass of the twin early; not an error of anybody's."""
 
 
-class LedTwin:
-    """A twin led along a recording."""
+class _PassAlong:
+    """One pass of the twin beside the starts of a recorded one, as far as they are equal."""
 
-    def __init__(self, scenario: Scenario, base_dir: Path, jobs: Iterable[JobRequest], times: StartTimes) -> None:
-        conf, _ = cluster_conf(scenario, base_dir)
-        conf = replace(conf, scheduler=replace(conf.scheduler, interval_ns=-1))
-        costs = load_host_costs(conf.version)[0].scaled(scenario.host.factor)
-        self._times = times
-        self.env = Environment(start_ns=min(0, times.slurmctld_ns - costs.slurmctld_start_ns, times.slurmd_ns))
-        self._cluster = SlurmCluster(
-            self.env, conf, EventSink("one-step", "twin"), costs, times.epoch_ns, _StillAssembly(RandomStreams(0))
-        )
-        self.env.call_at(times.slurmctld_ns - costs.slurmctld_start_ns, lambda _: self._cluster.boot(slurmds=0))
-        self.env.call_at(times.slurmd_ns, lambda _: self._cluster.slurmds.start((1 << len(conf.nodes)) - 1))
-        # a led job runs until the recording ends it
-        self._requests = {job.job_id: replace(job, run_ns=None, cancel_ns=None) for job in jobs}
-        self._submitted: set[int] = set()
+    def __init__(self, twin: LedTwin, starts: Sequence[_Start]) -> None:
+        self._twin = twin
+        self._starts = starts
+        self._nodes = 0
+        """Nodes of the last placement."""
+        self._split: Job | None = None
+        """The array task that was compared when it was split off."""
+        self.steps: list[Step] = []
 
-    @property
-    def ctld(self) -> Slurmctld:
-        """The one controller."""
-        ctld = self._cluster.ctld
-        assert ctld is not None, "the recording has slurmctld serving before its first job"
-        return ctld
-
-    @property
-    def _lifecycle(self) -> Lifecycle:
-        lifecycle = self.ctld.lifecycle
-        assert isinstance(lifecycle, Lifecycle)
-        return lifecycle
-
-    def advance(self, t_ns: int) -> None:
-        """Let what is under way (registrations, epilogs) happen up to a time."""
-        if t_ns > self.env.now_ns:
-            self.env.run(until=t_ns)
-
-    def submit(self, number: int) -> None:
-        """A recorded submission; a hetjob's components come together."""
-        request = self._requests.get(number)
-        if request is None or number in self._submitted:
-            return
-        together = [request]
-        if request.het_group:
-            together = [r for r in self._requests.values() if r.het_group == request.het_group]
-        for part_of in together:
-            self._submitted.add(part_of.job_id)
-            self._lifecycle.submit(part_of)
-
-    def record(self, number: int, task: int | None) -> Job | None:
-        """The record of a job, or of an array's task that was split off."""
-        job = self._lifecycle.by_number(number)
-        if job is None or task is None:
-            return job
-        found = self._lifecycle.arrays.task_of(job, task)
-        return found if found is not None else job
-
-    def free(self, nodes: int) -> None:
-        """A recorded start on these nodes proves that every epilog there was over."""
-        for job in list(self.ctld.completing.values()):
-            if job.completing_nodes & nodes:
-                self._lifecycle.ends.nodes_done(job, job.completing_nodes, by_message=True)
-
-    def choose(self, by: str) -> _PickedError | None:
-        """The first start the scheduler would make now; nothing is changed by asking."""
-        ctld, lifecycle = self.ctld, self._lifecycle
-        selection = ctld.selection
-        last: list[Placement] = []
-
-        def select(job: Job, part: Partition, avail: int, now_s: int) -> Placement | Refusal:
-            found = type(selection).select_nodes(selection, job, part, avail, now_s)
-            if isinstance(found, Placement):
-                last[:] = [found]
-            return found
-
-        def split(meta: Job) -> Job:
-            waiting = meta.array_waiting or [0]
-            raise _PickedError(meta, waiting[0], last[0].allocation.nodes)
-
-        def start(job: Job, part: Partition, placement: Placement, by: str) -> None:  # noqa: ARG001
-            raise _PickedError(job, job.array_task, placement.allocation.nodes)
-
-        schedulers = ctld.schedulers
+    def run(self) -> list[Step]:
+        """The steps up to the first that differs. One for each recorded start, and one if the twin starts more."""
+        twin, starts = self._twin, self._starts
+        schedulers = twin.ctld.schedulers
         assert isinstance(schedulers, Scheduler)
-        ask: Callable[[], int] = schedulers.run_pass if by == "main" else schedulers.backfill.run_cycle
-        patches = ((selection, "select_nodes", select), (lifecycle, "split_task", split), (lifecycle, "start", start),
-                   (lifecycle, "preempt", lambda *_: None))  # fmt: skip
-        for target, name, double in patches:
+        ask: Callable[[], int] = schedulers.run_pass if starts[0].by == "main" else schedulers.backfill.run_cycle
+        selection, lifecycle = twin.ctld.selection, twin.lifecycle
+        doubles: tuple[tuple[object, str, Callable[..., Any]], ...] = (
+            (selection, "select_nodes", self._select_nodes), (lifecycle, "split_task", self._split_task),
+            (lifecycle, "start", self._start), (lifecycle, "preempt", lambda *_: None),
+        )  # fmt: skip
+        for target, name, double in doubles:
             setattr(target, name, double)
         try:
             ask()
-        except _PickedError as picked:
-            return picked
+            self._note(None, 0)  # its pass ended before the recorded one
+        except _PassOverError:
+            pass
         finally:
-            for target, name, _ in patches:
+            for target, name, _ in doubles:
                 delattr(target, name)
-        return None
+        return self.steps
 
-    def start(self, number: int, task: int | None, nodes: int, by: str) -> bool:
-        """Carry out a recorded start; False when the twin cannot place the job on those nodes at all."""
-        job = self.record(number, task)
-        if job is None or not job.pending:
-            return False
-        ctld = self.ctld
-        for part in job.parts or ([job.part] if job.part else []):
-            if nodes & ~part.nodes:
-                continue
-            job.part = part
-            found = ctld.selection.select_nodes(job, part, nodes, ctld.now_s())
-            if isinstance(found, Placement) and found.allocation.nodes == nodes:
-                starting = self._lifecycle.split_task(job) if is_meta(job) else job
-                starting.part = part
-                self._lifecycle.start(starting, part, Placement(found.allocation), by)
-                return True
-        self._lifecycle.end(job, JobState.CANCELLED)
-        return False
+    def _note(self, chosen: tuple[int, int | None] | None, nodes: int) -> None:
+        place, last = len(self.steps), self._starts[-1]
+        if place < len(self._starts):
+            real = self._starts[place]
+            self.steps.append(Step(real.job, real.by, real.t_ns, real.nodes, chosen, nodes))
+        elif chosen is not None:
+            self.steps.append(Step(None, last.by, last.t_ns, 0, chosen, nodes))
 
-    def end(self, number: int, task: int | None, detail: dict[str, Any]) -> None:
-        """Carry out a recorded end."""
-        job = self.record(number, task)
-        if job is None:
-            return
-        if job.state in (JobState.RUNNING, JobState.SUSPENDED):
-            state = JobState.__members__.get(str(detail.get("state")), JobState.COMPLETED)
-            if detail.get("requeued"):
-                self._lifecycle.requeue(job, "recorded")
-            else:
-                if isinstance(job.work, BatchJob) and state in (JobState.COMPLETED, JobState.FAILED):
-                    job.work.kill(0)  # the script has ended: nothing is left for TERMINATE to kill
-                self._lifecycle.ends.finish(job, state, exit_code=_exit_code(detail.get("exit_code")))
-        elif job.pending and detail.get("never_started"):
-            self._lifecycle.end(job, JobState.CANCELLED)
+    def _compare(self, job: Job, task: int | None, nodes: int) -> None:
+        self._note((job.request.job_id, task), nodes)
+        if not self.steps[-1].same:
+            raise _PassOverError
 
+    def _select_nodes(self, job: Job, part: Partition, avail: int, now_s: int) -> Placement | Refusal:
+        selection = self._twin.ctld.selection
+        found = type(selection).select_nodes(selection, job, part, avail, now_s)
+        if isinstance(found, Placement):
+            self._nodes = found.allocation.nodes
+        return found
 
-def _exit_code(value: object) -> int:
-    """0 and 1 as the twin has them, "1:0" as sacct prints it."""
-    return int(str(value or 0).partition(":")[0])
+    def _split_task(self, meta: Job) -> Job:
+        self._compare(meta, (meta.array_waiting or [0])[0], self._nodes)
+        lifecycle = self._twin.lifecycle
+        self._split = type(lifecycle).split_task(lifecycle, meta)
+        return self._split
+
+    def _start(self, job: Job, part: Partition, placement: Placement, by: str) -> None:
+        if job is not self._split:
+            self._compare(job, job.array_task, placement.allocation.nodes)
+        self._split = None
+        lifecycle = self._twin.lifecycle
+        type(lifecycle).start(lifecycle, job, part, placement, by)
 
 
 def steps(
@@ -225,34 +134,101 @@ def steps(
 ) -> list[Step]:
     """Every recorded start by a scheduler beside the twin's choice. `rows`: the recording's event rows, in order."""
     twin = LedTwin(scenario, base_dir, jobs, times)
+    interval_ns = twin.bf_interval_ns
     out: list[Step] = []
+    for group in passes(rows, interval_ns):
+        first = group[0]
+        twin.advance(first.t_ns)
+        for row in group:
+            if row.kind == Kind.JOB_SUBMITTED:
+                twin.submit(row.job_id)
+        started = [row for row in group if row.kind == Kind.JOB_STARTED]
+        if first.kind == Kind.JOB_ENDED:
+            detail = _detail(first)
+            twin.end(first.job_id, detail.get("array_task"), detail)
+        elif started:
+            out += _compare(twin, started)
+    return out
+
+
+def _compare(twin: LedTwin, rows: Sequence[Any]) -> list[Step]:
+    """The starts of one recorded pass."""
+    starts: list[_Start] = []
     for row in rows:
+        detail = _detail(row)
+        nodes = twin.ctld.nodes.bitmap(expand(row.node))
+        starts.append(_Start((row.job_id, detail.get("array_task")), detail.get("by", "main"), row.t_ns, nodes))
+    for start in starts:
+        twin.submit(start.job[0])  # a start proves the submission, which slurmctld may log a moment later
+        twin.free(start.nodes)
+    out: list[Step] = []
+    while starts:
+        if starts[0].by in BY_SCHEDULER:
+            found = _PassAlong(twin, starts).run()
+            out += found
+            starts = starts[sum(step.same for step in found) :]
+            if not starts:
+                break
+        missed = starts.pop(0)
+        twin.start(*missed.job, missed.nodes, missed.by)
+    return out
+
+
+def passes(rows: Iterable[Any], interval_ns: int) -> Iterator[list[Any]]:
+    """Rows in groups: submissions and ends alone; the starts of one pass together, with what was submitted meanwhile.
+
+    A pass holds the locks: no job ends in it, and a submission that is logged in it was made before. Main passes
+    are logged as they begin; backfill sleeps bf_interval after each cycle.
+    """
+    group: list[Any] = []
+    by = ""
+    begun_ns = 0
+    for row in rows:
+        if row.kind == Kind.SCHED_MAIN_PASS and by == "main":
+            yield from _ungrouped(group)
+            group, by = [], ""
         if row.job_id is None or row.kind not in (Kind.JOB_SUBMITTED, Kind.JOB_STARTED, Kind.JOB_ENDED):
             continue
-        twin.advance(row.t_ns)
-        detail = json.loads(row.detail) if row.detail else {}
-        task = detail.get("array_task")
-        if row.kind == Kind.JOB_SUBMITTED:
-            twin.submit(row.job_id)
-        elif row.kind == Kind.JOB_ENDED:
-            twin.end(row.job_id, task, detail)
+        if row.kind == Kind.JOB_STARTED:
+            its = _detail(row).get("by", "main")
+            same = bool(by) and its == by and (by == "main" or row.t_ns - begun_ns < interval_ns)
+            if not same:
+                yield from _ungrouped(group)
+                group, by, begun_ns = [], its if its in BY_SCHEDULER else "", row.t_ns
+            group.append(row)
+            if not by:
+                yield group
+                group = []
+        elif row.kind == Kind.JOB_SUBMITTED and by:
+            group.append(row)
         else:
-            nodes = twin.ctld.nodes.bitmap(expand(row.node))
-            by = detail.get("by", "main")
-            twin.submit(row.job_id)  # a start proves the submission, which slurmctld may log a moment later
-            twin.free(nodes)
-            if by in BY_SCHEDULER:
-                picked = twin.choose(by)
-                chosen = (picked.job.request.job_id, picked.task) if picked else None
-                out.append(Step((row.job_id, task), by, row.t_ns, nodes, chosen, picked.nodes if picked else 0))
-            twin.start(row.job_id, task, nodes, by)
-    return out
+            yield from _ungrouped(group)
+            group, by = [], ""
+            yield [row]
+    yield from _ungrouped(group)
+
+
+def _ungrouped(group: list[Any]) -> Iterator[list[Any]]:
+    """A pass ends with its last start; what is logged behind that stands alone."""
+    if not group:
+        return
+    last = max(i for i, row in enumerate(group) if row.kind == Kind.JOB_STARTED)
+    yield group[: last + 1]
+    for row in group[last + 1 :]:
+        yield [row]
+
+
+def _detail(row: Any) -> dict[str, Any]:
+    return json.loads(row.detail) if row.detail else {}
 
 
 def replay_starts(
     scenario: Scenario, base_dir: Path, jobs: Iterable[JobRequest], rows: Sequence[Any], times: StartTimes
 ) -> tuple[int, int]:
-    """(recorded starts, those of which the twin would have chosen job and nodes). Not for scenarios with faults."""
+    """(starts, those with equal job and nodes in both); what the twin starts beyond a recorded pass counts too.
+
+    Not for scenarios with faults.
+    """
     if scenario.faults:
         return 0, 0
     found = steps(scenario, base_dir, jobs, rows, times)

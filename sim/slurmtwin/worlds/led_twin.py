@@ -1,0 +1,154 @@
+"""A twin led along a recording: submits, starts and ends happen when and as they were recorded (one_step.py).
+
+Its own loops and passes stand still; what is under way between two rows (registrations, epilogs) happens by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin.engine.environment import Environment
+from slurmtwin.engine.event_sink import EventSink
+from slurmtwin.engine.random_streams import RandomStreams
+from slurmtwin.models.slurm_cluster import SlurmCluster
+from slurmtwin.models.slurmctld.assemble import Assembly
+from slurmtwin.models.slurmctld.background import BackgroundLoop, Duty
+from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
+from slurmtwin.models.slurmctld.parts import Placement
+from slurmtwin.models.slurmctld.scheduler import Scheduler
+from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+from slurmtwin.models.slurmctld.start_attempt import is_meta
+from slurmtwin.models.slurmctld.states import JobState
+from slurmtwin.models.slurmctld.tables import Job
+from slurmtwin.models.slurmd.batch_job import BatchJob
+from slurmtwin.workload.slurm_conf import cluster_conf
+from slurmtwin.worlds.calibration import load_host_costs
+from slurmtwin.worlds.start_times import StartTimes
+
+
+class _StillLoop(BackgroundLoop):
+    """A background loop that never looks."""
+
+    def arm(self, duty: Duty, not_before_s: int = 0) -> None:
+        """Nothing is ever due."""
+
+
+class _StillAssembly(Assembly):
+    """slurmctld without its own passes: only what is asked of it happens."""
+
+    loop_type = _StillLoop
+
+    def serve(self, ctld: Slurmctld) -> None:
+        super().serve(ctld)
+        assert isinstance(ctld.schedulers, Scheduler)
+        ctld.schedulers.backfill.stop()
+
+
+class LedTwin:
+    """A twin led along a recording."""
+
+    def __init__(self, scenario: Scenario, base_dir: Path, jobs: Iterable[JobRequest], times: StartTimes) -> None:
+        conf, _ = cluster_conf(scenario, base_dir)
+        self.bf_interval_ns = conf.scheduler.backfill.interval_ns
+        conf = replace(conf, scheduler=replace(conf.scheduler, interval_ns=-1))
+        costs = load_host_costs(conf.version)[0].scaled(scenario.host.factor)
+        self._times = times
+        self.env = Environment(start_ns=min(0, times.slurmctld_ns - costs.slurmctld_start_ns, times.slurmd_ns))
+        self._cluster = SlurmCluster(
+            self.env, conf, EventSink("one-step", "twin"), costs, times.epoch_ns, _StillAssembly(RandomStreams(0))
+        )
+        self.env.call_at(times.slurmctld_ns - costs.slurmctld_start_ns, lambda _: self._cluster.boot(slurmds=0))
+        self.env.call_at(times.slurmd_ns, lambda _: self._cluster.slurmds.start((1 << len(conf.nodes)) - 1))
+        # a led job runs until the recording ends it
+        self._requests = {job.job_id: replace(job, run_ns=None, cancel_ns=None) for job in jobs}
+        self._submitted: set[int] = set()
+
+    @property
+    def ctld(self) -> Slurmctld:
+        """The one controller."""
+        ctld = self._cluster.ctld
+        assert ctld is not None, "the recording has slurmctld serving before its first job"
+        return ctld
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        """Its jobs."""
+        lifecycle = self.ctld.lifecycle
+        assert isinstance(lifecycle, Lifecycle)
+        return lifecycle
+
+    def advance(self, t_ns: int) -> None:
+        """Let what is under way (registrations, epilogs) happen up to a time."""
+        if t_ns > self.env.now_ns:
+            self.env.run(until=t_ns)
+
+    def submit(self, number: int) -> None:
+        """A recorded submission; a hetjob's components come together."""
+        request = self._requests.get(number)
+        if request is None or number in self._submitted:
+            return
+        together = [request]
+        if request.het_group:
+            together = [r for r in self._requests.values() if r.het_group == request.het_group]
+        for part_of in together:
+            self._submitted.add(part_of.job_id)
+            self.lifecycle.submit(part_of)
+
+    def record(self, number: int, task: int | None) -> Job | None:
+        """The record of a job, or of an array's task that was split off."""
+        job = self.lifecycle.by_number(number)
+        if job is None or task is None:
+            return job
+        found = self.lifecycle.arrays.task_of(job, task)
+        return found if found is not None else job
+
+    def free(self, nodes: int) -> None:
+        """A recorded start on these nodes proves that every epilog there was over."""
+        for job in list(self.ctld.completing.values()):
+            if job.completing_nodes & nodes:
+                self.lifecycle.ends.nodes_done(job, job.completing_nodes, by_message=True)
+
+    def start(self, number: int, task: int | None, nodes: int, by: str) -> bool:
+        """Carry out a recorded start; False when the twin cannot place the job on those nodes at all."""
+        job = self.record(number, task)
+        if job is None or not job.pending:
+            return False
+        ctld = self.ctld
+        for part in job.parts or ([job.part] if job.part else []):
+            if nodes & ~part.nodes:
+                continue
+            job.part = part
+            found = ctld.selection.select_nodes(job, part, nodes, ctld.now_s())
+            if isinstance(found, Placement) and found.allocation.nodes == nodes:
+                starting = self.lifecycle.split_task(job) if is_meta(job) else job
+                starting.part = part
+                self.lifecycle.start(starting, part, Placement(found.allocation), by)
+                return True
+        self.lifecycle.end(job, JobState.CANCELLED)
+        return False
+
+    def end(self, number: int, task: int | None, detail: dict[str, Any]) -> None:
+        """Carry out a recorded end."""
+        job = self.record(number, task)
+        if job is None:
+            return
+        if job.state in (JobState.RUNNING, JobState.SUSPENDED):
+            state = JobState.__members__.get(str(detail.get("state")), JobState.COMPLETED)
+            if detail.get("requeued"):
+                self.lifecycle.requeue(job, "recorded")
+            else:
+                if isinstance(job.work, BatchJob) and state in (JobState.COMPLETED, JobState.FAILED):
+                    job.work.kill(0)  # the script has ended: nothing is left for TERMINATE to kill
+                self.lifecycle.ends.finish(job, state, exit_code=_exit_code(detail.get("exit_code")))
+        elif job.pending and detail.get("never_started"):
+            self.lifecycle.end(job, JobState.CANCELLED)
+
+
+def _exit_code(value: object) -> int:
+    """0 and 1 as the twin has them, "1:0" as sacct prints it."""
+    return int(str(value or 0).partition(":")[0])

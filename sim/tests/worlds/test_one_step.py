@@ -1,0 +1,102 @@
+"""One step from the recorded state: equal to real slurmctld, and red as soon as a rule is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from slurmtwin.campaign.recordings import recorded_jobs, recorded_scenario, start_times
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.backfill_cycle import BackfillCycle
+from slurmtwin.models.slurmctld.main_pass import MainPass
+from slurmtwin.models.slurmctld.node_space import NodeSpace
+from slurmtwin.worlds.one_step import passes, replay_starts
+from slurmtwin_reports.load import load_run
+
+ROOT = Path(__file__).parents[3] / "scenarios"
+RECORDINGS = [
+    pytest.param(f"mixed/{version}/k1/1", id=f"mixed-{version}-k1") for version in ("22.05", "24.11", "26.05")
+]
+INTERVAL_NS = 30 * SECOND
+
+
+def equal_share(recording: str) -> float:
+    folder = ROOT / "recordings" / recording
+    real, scenario = load_run(folder), recorded_scenario(folder)
+    scenario = scenario.model_copy(update={"slurm": scenario.slurm.model_copy(update={"version": real.version})})
+    rows = list(real.rows())
+    times = start_times(real.manifest, scenario, rows)
+    starts, same = replay_starts(scenario, ROOT / "workloads", recorded_jobs(folder), rows, times)
+    assert starts > 200
+    return same / starts
+
+
+@pytest.mark.parametrize("recording", RECORDINGS)
+def test_the_twin_starts_the_same_job_on_the_same_nodes_as_recorded(recording: str) -> None:
+    """At least 99 % of the starts of a congested workload, each from the recorded state before it."""
+    assert equal_share(recording) >= 0.99
+
+
+def no_reservation(_space: NodeSpace, *_arguments: object) -> tuple[int, int]:
+    return 0, 0
+
+
+def nothing_closes(_main: MainPass, *_arguments: object) -> bool:
+    return True
+
+
+def not_up_to_the_end(cycle: BackfillCycle) -> bool:
+    return cycle.tested > 20
+
+
+BROKEN: list[tuple[type, str, Callable[..., object]]] = [
+    (NodeSpace, "reserve", no_reservation),
+    (MainPass, "_close", nothing_closes),
+    (BackfillCycle, "_out_of_time", not_up_to_the_end),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "double"), BROKEN, ids=[name for _, name, _ in BROKEN])
+def test_a_broken_rule_is_seen(
+    owner: type, name: str, double: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Backfill without reservations, a main pass that never closes, a cycle that stops early: all below the bar."""
+    monkeypatch.setattr(owner, name, double)
+    assert equal_share("mixed/26.05/k1/1") < 0.99
+
+
+def row(kind: Kind, t_s: float, job: int | None = None, by: str = "") -> SimpleNamespace:
+    detail = f'{{"by":"{by}"}}' if by else None
+    return SimpleNamespace(kind=kind, t_ns=round(t_s * SECOND), job_id=job, detail=detail)
+
+
+def grouped(*rows: SimpleNamespace) -> list[list[int]]:
+    return [[r.job_id for r in group] for group in passes(rows, INTERVAL_NS)]
+
+
+def test_starts_of_one_cycle_stand_together() -> None:
+    """Backfill sleeps bf_interval after a cycle, so starts closer than that are of one cycle."""
+    first, near, far = (row(Kind.JOB_STARTED, t, job, "backfill") for job, t in ((1, 100), (2, 101), (3, 131)))
+    assert grouped(first, near, far) == [[1, 2], [3]]
+
+
+def test_main_passes_are_told_apart_by_their_log_line() -> None:
+    """Each main pass is logged as it begins."""
+    a, b, c = (row(Kind.JOB_STARTED, 100, job, "main") for job in (1, 2, 3))
+    assert grouped(a, b, row(Kind.SCHED_MAIN_PASS, 100), c) == [[1, 2], [3]]
+
+
+def test_an_end_divides_passes_and_a_submission_does_not() -> None:
+    """A pass holds the locks: nothing ends in it, and what is submitted meanwhile was there before."""
+    a, b, c = (row(Kind.JOB_STARTED, 100, job, "backfill") for job in (1, 2, 3))
+    assert grouped(a, row(Kind.JOB_SUBMITTED, 100, 7), b, row(Kind.JOB_ENDED, 100, 8), c) == [[1, 7, 2], [8], [3]]
+
+
+def test_a_submission_behind_the_last_start_of_a_pass_stands_alone() -> None:
+    """It came when the pass was over."""
+    a = row(Kind.JOB_STARTED, 100, 1, "backfill")
+    assert grouped(a, row(Kind.JOB_SUBMITTED, 101, 7), row(Kind.JOB_ENDED, 102, 8)) == [[1], [7], [8]]
