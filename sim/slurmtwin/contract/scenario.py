@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from slurmtwin.contract.clock import format_duration, parse_duration
 from slurmtwin.contract.errors import InputError, Where
+from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster, NodeGroup, Taint
 from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
 
 SCENARIO_SCHEMA: Final = "slurmtwin/scenario/1"
@@ -291,6 +292,9 @@ class Scenario(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     title: str = ""
     source: str = Field("", description="where the expectation was read")
+    cluster: KubernetesCluster | list[KubernetesCluster] | None = Field(
+        None, description="the Kubernetes cluster, or several; none: Slurm without Kubernetes"
+    )
     slurm: SlurmSection
     workload: Workload = Workload()
     faults: list[Fault] = Field(default_factory=list)
@@ -300,6 +304,13 @@ class Scenario(Strict):
     after: DurationNs = Field(0, description="go on so long after the last job has ended")
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    @property
+    def clusters(self) -> tuple[KubernetesCluster, ...]:
+        """The Kubernetes clusters, none for a scenario without Kubernetes."""
+        if self.cluster is None:
+            return ()
+        return tuple(self.cluster) if isinstance(self.cluster, list) else (self.cluster,)
 
 
 def load_scenario(path: Path | str) -> Scenario:
@@ -340,6 +351,10 @@ def _hint(first: Any, location: tuple[int | str, ...]) -> str:
 
 _MODELS: Final = (
     Scenario,
+    KubernetesCluster,
+    NodeGroup,
+    Kubelet,
+    Taint,
     SlurmSection,
     SlurmFilePaths,
     JobLine,

@@ -1,0 +1,66 @@
+"""A scenario's `cluster` section: the Kubernetes clusters that the world `kind` makes and the twin models.
+
+Sizes are Kubernetes quantities in Kubernetes' own words; kubelet options keep the kubelet's own values.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+NAME = r"^[a-z0-9][a-z0-9-]{0,30}$"
+QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
+CPU_LIST = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Kubelet(_Strict):
+    """KubeletConfiguration of a group of nodes; what is not given keeps the kubelet's default."""
+
+    cpu_manager: Literal["none", "static"] = "none"
+    topology_manager: Literal["none", "best-effort", "restricted", "single-numa-node"] = "none"
+    topology_scope: Literal["container", "pod"] = "container"
+    memory_manager: Literal["None", "Static"] = "None"
+    reserved_cpus: str = Field("", pattern=rf"{CPU_LIST}|^$", description="reservedSystemCPUs, a CPU list such as 0-1")
+    system_reserved_memory: str = Field("", pattern=rf"{QUANTITY}|^$")
+    eviction_hard: dict[str, str] = Field(default_factory=dict, description="signal: threshold; empty: kind's (off)")
+    eviction_soft: dict[str, str] = Field(default_factory=dict)
+    eviction_soft_grace: dict[str, str] = Field(default_factory=dict)
+    max_pods: int = Field(110, ge=1, le=1000)
+    options: dict[str, str | int | bool | list[str] | dict[str, str | int | bool]] = Field(
+        default_factory=dict, description="any other KubeletConfiguration field"
+    )
+
+
+class Taint(_Strict):
+    """A taint that a node registers with."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class NodeGroup(_Strict):
+    """`count` equal workers."""
+
+    count: int = Field(1, ge=1, le=64)
+    labels: dict[str, str] = Field(default_factory=dict)
+    taints: list[Taint] = Field(default_factory=list)
+    kubelet: Kubelet = Kubelet()
+
+
+class KubernetesCluster(_Strict):
+    """One Kubernetes cluster: a control plane and groups of workers."""
+
+    name: str = Field("main", pattern=NAME)
+    kubernetes: str = Field("1.34", pattern=r"^1\.[0-9]{2}$", description="minor version")
+    workers: list[NodeGroup] = Field(default_factory=lambda: [NodeGroup(count=3)])
+    kubelet: Kubelet = Field(Kubelet(), description="the control plane's kubelet")
+    feature_gates: dict[str, bool] = Field(default_factory=dict)
+    pod_subnet: str = "10.244.0.0/16"
+    service_subnet: str = "10.96.0.0/16"
+    shared_directory: str = Field("/shared", pattern=r"^/[a-z0-9/_-]+$", description="one directory, in every node")
