@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from slurmtwin.contract.fields import Scalar
 from slurmtwin.contract.hostlist import compress, expand
-from slurmtwin.contract.scenario import Scalar, SlurmSection
+from slurmtwin.contract.scenario import SlurmSection
 
 STATE_DIR: Final = "/var/spool/slurmctld"
 JOBCOMP: Final = "/var/log/slurm_jobcomp.log"

@@ -8,8 +8,9 @@ from typing import Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.cluster_facts import ClusterFacts
+from slurmtwin.contract.fields import Scalar
 from slurmtwin.contract.hostlist import expand
-from slurmtwin.contract.scenario import Scalar, Scenario
+from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e.conf import controllers_of
 
 DEFAULT_BF_INTERVAL_S: Final = 30

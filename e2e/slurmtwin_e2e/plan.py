@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from slurmtwin.contract.clock import SECOND, UNLIMITED
+from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.jobs import JobRequest, parse_array
 from slurmtwin.contract.scenario import (
@@ -209,6 +211,8 @@ def fault_actions(scenario: Scenario, files: ClusterFiles) -> list[Action]:
         elif isinstance(fault, PartitionAction):
             pairs = [f"{key}={value}" for key, value in fault.set.items()]
             made = [_command(fault.at, "scontrol", "update", f"partitionname={fault.target}", *pairs)]
+        elif isinstance(fault, ClusterFault):
+            raise UnsupportedError(f"{fault.kind}: the slurm world has no Kubernetes", hint="--world kind")
         else:
             made = _reservation_actions(fault)
         for action in made:

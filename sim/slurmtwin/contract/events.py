@@ -77,8 +77,41 @@ class Kind(StrEnum):
     SCHED_PRIORITY_PASS = "sched.priority_pass"
     RESERVATION_CREATED = "reservation.created"
     RESERVATION_ENDED = "reservation.ended"
+    # what the user's side sees: written when the answer changes; detail.asked = livez|readyz|nodes|ping
+    CLIENT_ANSWERED = "client.answered"
+    CLIENT_REFUSED = "client.refused"  # no answer, or an error; detail.error
+    NODE_STATE = "node.state"  # as slurmrestd lists it; detail.state, reason
+    JOB_STATE = "job.state"  # as slurmrestd lists it; detail.state, reason
+    # pods and containers: actor apiserver (the object's own stamp) or collector (receipt); node = Kubernetes node
+    POD_CREATED = "pod.created"  # detail.pod = NAMESPACE/NAME
+    POD_SCHEDULED = "pod.scheduled"
+    POD_READY = "pod.ready"
+    POD_UNREADY = "pod.unready"
+    POD_DELETING = "pod.deleting"  # deletionTimestamp set; value = grace, unit s
+    POD_DELETED = "pod.deleted"
+    POD_ENDED = "pod.ended"  # phase Failed or Succeeded; detail.phase, reason
+    CONTAINER_STARTED = "container.started"  # value = restart count, unit restart
+    CONTAINER_ENDED = "container.ended"  # detail.reason (OOMKilled, Error ..), exit_code, signal
+    CONTAINER_WAITING = "container.waiting"  # detail.reason (CrashLoopBackOff, ErrImageNeverPull ..)
+    CONTAINER_PINNED = "container.pinned"  # detail.cpuset, by = cgroup|cpu_manager
+    KUBE_NODE_CREATED = "kube_node.created"
+    KUBE_NODE_DELETED = "kube_node.deleted"
+    KUBE_NODE_READY = "kube_node.ready"
+    KUBE_NODE_UNREADY = "kube_node.unready"  # detail.status = False|Unknown
+    KUBE_NODE_TAINTED = "kube_node.tainted"  # detail.taints
+    KUBE_NODE_CORDONED = "kube_node.cordoned"
+    KUBE_NODE_UNCORDONED = "kube_node.uncordoned"
+    LEASE_RENEWED = "lease.renewed"  # the kubelet's lease of a node
+    CLAIM_BOUND = "claim.bound"
+    CLAIM_LOST = "claim.lost"
+    KUBE_EVENT = "kube.event"  # detail.reason, about, message
+    OBJECT_CHANGED = "object.changed"  # an object of a custom resource; detail.resource, name, generation
+    WATCH_BROKEN = "watch.broken"  # the collector lost a watch; detail.resource
+    WATCH_RESUMED = "watch.resumed"  # detail.hole true when changes may be missing
+    CLOCK_MEASURED = "clock.measured"  # offset of a source's clock; value, unit ns; t_err_ns of the row its error
     # the run itself
-    FAULT_INJECTED = "fault.injected"  # detail: the fault as in the scenario
+    FAULT_INJECTED = "fault.injected"  # detail: the fault as in the scenario; value = lateness of the call, unit ns
+    FAULT_PROVEN = "fault.proven"  # its effect was seen; detail.proof
     FAULT_CLEARED = "fault.cleared"
     RUN_STARTED = "run.started"
     RUN_ENDED = "run.ended"  # detail.why = done|max_events|max_time|wall_limit|interrupted

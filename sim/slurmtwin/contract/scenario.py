@@ -9,41 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
-from slurmtwin.contract.clock import format_duration, parse_duration
+from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError, Where
+from slurmtwin.contract.fields import DurationNs, Scalar, Strict
 from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster, NodeGroup, Taint
+from slurmtwin.contract.phases import Milestone, Phase
+from slurmtwin.contract.pods import PodsSection, Probe
 from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
 
 SCENARIO_SCHEMA: Final = "slurmtwin/scenario/1"
-
-
-def _duration(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError("a duration needs a unit, for example 90s, 10m, 1h30m")
-    if isinstance(value, int):
-        raise ValueError(f"a duration needs a unit: write {value}s or {value}m")
-    try:
-        return parse_duration(value)
-    except InputError as error:
-        raise ValueError(str(error)) from error
-
-
-DurationNs = Annotated[
-    int,
-    BeforeValidator(_duration, json_schema_input_type=str),
-    PlainSerializer(format_duration, return_type=str),
-]
-"""A duration with unit in the file, integer nanoseconds inside."""
-
-Scalar = str | int | float | bool
-
-
-class Strict(BaseModel):
-    """Base of every part: frozen, and unknown keys refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SlurmFilePaths(Strict):
@@ -259,7 +235,8 @@ class ReservationAction(Strict):
 
 
 Fault = Annotated[
-    DaemonFault | NodeAction | JobAction | PartitionAction | ReservationAction, Field(discriminator="kind")
+    DaemonFault | NodeAction | JobAction | PartitionAction | ReservationAction | ClusterFault,
+    Field(discriminator="kind"),
 ]
 
 
@@ -283,6 +260,7 @@ class Expect(Strict):
 
     properties: list[str] = Field(default_factory=list)
     rules: list[str] = Field(default_factory=list, description="rows of the rule table this scenario is evidence for")
+    phases: list[Phase] = Field(default_factory=list, description="spans predicted before the recording")
 
 
 class Scenario(Strict):
@@ -296,6 +274,7 @@ class Scenario(Strict):
         None, description="the Kubernetes cluster, or several; none: Slurm without Kubernetes"
     )
     slurm: SlurmSection
+    pods: PodsSection | None = Field(None, description="Slurm in pods by manifests, for the world kind")
     workload: Workload = Workload()
     faults: list[Fault] = Field(default_factory=list)
     host: Host = Host()
@@ -368,6 +347,11 @@ _MODELS: Final = (
     JobAction,
     PartitionAction,
     ReservationAction,
+    ClusterFault,
+    PodsSection,
+    Probe,
+    Phase,
+    Milestone,
     Budget,
     Host,
     Expect,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.errors import InputError, Where
-from slurmtwin.contract.scenario import Scalar, Scenario, SlurmSection
+from slurmtwin.contract.fields import Scalar
+from slurmtwin.contract.scenario import Scenario, SlurmSection
 from slurmtwin.contract.yaml_file import line_of, load_yaml
 
 _PAIR = re.compile(r"\s*([A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:\"([^\"]*)\"|(\S+))(?=\s|\Z)")

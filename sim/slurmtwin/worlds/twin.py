@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import DAY, SECOND
 from slurmtwin.contract.cluster_facts import facts_of
+from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.jobs import to_dict
 from slurmtwin.contract.manifest import (
@@ -135,7 +137,7 @@ class TwinWorld:
         )
         if isinstance(fault, (JobAction, PartitionAction, ReservationAction)):
             self.cluster.request(lambda ctld: _command(ctld, fault), lambda: None, self.costs.rpc_ns)
-        else:
+        elif not isinstance(fault, ClusterFault):
             faults.inject(self.cluster, fault)
         self._maybe_over()
 
@@ -209,6 +211,7 @@ def run_scenario(
     """
     options = options or TwinOptions()
     base = Path(base_dir)
+    _refuse_pods(scenario)
     conf, _warnings = cluster_conf(scenario, base)
     stream = resolve(scenario, base, options.seed) if jobs is None else None
     requests: Iterable[JobRequest] = stream if stream is not None else jobs or ()
@@ -241,6 +244,14 @@ def run_scenario(
         write_atomic(folder / "scenario.resolved.json", resolved + "\n")
         write_manifest(folder, manifest)
     return run
+
+
+def _refuse_pods(scenario: Scenario) -> None:
+    """Slurm in pods and faults of a Kubernetes cluster are not modelled here: leaving them out would change results."""
+    asked = ["pods"] if scenario.pods is not None else []
+    asked += [fault.kind for fault in scenario.faults if isinstance(fault, ClusterFault)]
+    if asked:
+        raise UnsupportedError(f"{asked[0]}: the twin does not model it", hint="--world kind runs it for real")
 
 
 def _recorded(requests: Iterable[JobRequest], folder: Path) -> Iterator[JobRequest]:

@@ -1,0 +1,58 @@
+"""Faults of the Kubernetes cluster and of processes in its pods: what a scenario may ask the world `kind` to do.
+
+`at` is the earliest time; with `within`, repetition k of n is placed in the k-th of n equal parts of it, so that
+the repetitions sample the phase of the longest timer the scenario rests on.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from slurmtwin.contract.fields import DurationNs, Strict
+
+ClusterFaultKind = Literal[
+    "process.signal",
+    "process.freeze",
+    "memory.hog",
+    "memory.fill",
+    "memory.group_kill",
+    "pod.delete",
+    "kube_node.pause",
+    "kube_node.stop",
+    "kube_node.restart",
+    "kube_node.delete",
+    "kube_node.cordon",
+    "kube_node.drain",
+    "kube_node.taint",
+    "network.cut",
+    "dns.outage",
+    "api_server.stop",
+    "api_server.slow",
+    "slurmrestd.tarpit",
+    "image.pull_fails",
+    "disk.fill",
+    "volume.lost",
+    "jwt.rotate",
+    "clock.jump",
+    "watch.stale",
+]
+
+
+class ClusterFault(Strict):
+    """One fault. Targets: slurmctld, slurmctld:1 (backup), slurmd:w-0, slurmrestd, slurmdbd, observer, operator,
+    kubelet@NODE, containerd@NODE; NODE is worker1.., control-plane, or node-of:POD-TARGET; a job is job:7.
+    """
+
+    at: DurationNs
+    within: DurationNs = Field(0, description="spread the repetitions over so long after `at`")
+    kind: ClusterFaultKind
+    target: str = ""
+    other: str = Field("", description="network.cut: the other side; empty: everything")
+    signal: str = Field("KILL", pattern=r"^[A-Z]+[0-9]?$", description="process.signal")
+    lasts: DurationNs = Field(0, description="cleared so long after; 0: not cleared by the harness")
+    grace: DurationNs | None = Field(None, description="pod.delete: grace period; 0s: forced")
+    size: str = Field("", description="memory.fill, disk.fill: how much, a Kubernetes quantity")
+    offset: DurationNs = Field(0, description="clock.jump: by how much; api_server.slow: added delay")
+    taint: str = Field("", description="kube_node.taint: KEY=VALUE:EFFECT")

@@ -1,0 +1,35 @@
+"""Phases: named spans between two events, with the prediction and the parameter each rests on.
+
+They stand in the scenario and are committed before its recording (DESIGN 5).
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from slurmtwin.contract.events import Kind
+from slurmtwin.contract.fields import DurationNs, Scalar, Strict
+
+
+class Milestone(Strict):
+    """The first event that fits, at or after the time the search begins."""
+
+    kind: Kind
+    actor: str = ""
+    node: str = Field("", description="the row's node, or one of its hostlist")
+    job: int | None = None
+    detail: dict[str, Scalar] = Field(default_factory=dict, description="keys of detail and their values")
+    nth: int = Field(1, ge=1, description="the n-th fitting event; with node '*': until n different nodes had it")
+
+
+class Phase(Strict):
+    """A span, its prediction [low, high], and what it rests on."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    start: Milestone
+    end: Milestone
+    low: DurationNs
+    high: DurationNs | None = Field(None, description="none: no upper bound is predicted")
+    absent: bool = Field(False, description="the prediction is that the end does not happen within the run")
+    rests_on: str = Field(description="the parameter that makes the span, with its value")
+    source: str
