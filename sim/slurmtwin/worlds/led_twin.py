@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin.engine.environment import Environment
@@ -29,6 +30,12 @@ from slurmtwin.models.slurmd.batch_job import BatchJob
 from slurmtwin.workload.slurm_conf import cluster_conf
 from slurmtwin.worlds.calibration import load_host_costs
 from slurmtwin.worlds.start_times import StartTimes
+
+EPILOG_DOUBT_NS: Final = 25 * MS
+"""Host time after a logged end within which the unlogged end of COMPLETING may lie: slurmctld's agent, TERMINATE,
+slurmd's answer. Real passes left nodes alone for up to 22 ms after an end (recordings at acceleration 20)."""
+_MOST_DOUBTS: Final = 6
+"""The last ends before a pass whose order of completion is tried out."""
 
 
 class _StillLoop(BackgroundLoop):
@@ -67,6 +74,10 @@ class LedTwin:
         # a led job runs until the recording ends it
         self._requests = {job.job_id: replace(job, run_ns=None, cancel_ns=None) for job in jobs}
         self._submitted: set[int] = set()
+        self._ends: list[tuple[int, int]] = []
+        """Of ended runs: when doubt about their epilogs is over, and nodes."""
+        self._doubt_ns = round(EPILOG_DOUBT_NS * scenario.host.factor) + costs.epilog_script_ns
+        self._kill_ns = costs.kill_ns
 
     @property
     def ctld(self) -> Slurmctld:
@@ -111,7 +122,27 @@ class LedTwin:
         """A recorded start on these nodes proves that every epilog there was over."""
         for job in list(self.ctld.completing.values()):
             if job.completing_nodes & nodes:
-                self.lifecycle.ends.nodes_done(job, job.completing_nodes, by_message=True)
+                self.lifecycle.ends.nodes_done(job, job.completing_nodes & nodes, by_message=True)
+
+    def other_completing(self, proven: int) -> list[int]:
+        """What else cg_node_bitmap may have been: the end of COMPLETING is not logged.
+
+        Nodes of runs that ended a moment ago may be completing or not, but for those that the pass itself uses
+        (`proven`). Tried: all of them done, the last ones not, single ones not.
+        """
+        now_ns = self.env.now_ns
+        self._ends = [end for end in self._ends if end[0] >= now_ns][-_MOST_DOUBTS:]
+        recent = [nodes & ~proven for _, nodes in self._ends if nodes & ~proven]
+        doubtful = 0
+        for nodes in recent:
+            doubtful |= nodes
+        modelled = self.ctld.nodes.completing
+        out = [0]
+        for nodes in reversed(recent):
+            out.append(out[-1] | nodes)
+        out += recent
+        masks = dict.fromkeys(modelled & ~doubtful | nodes for nodes in out)
+        return [mask for mask in masks if mask != modelled]
 
     def start(self, number: int, task: int | None, nodes: int, by: str) -> bool:
         """Carry out a recorded start; False when the twin cannot place the job on those nodes at all."""
@@ -139,6 +170,10 @@ class LedTwin:
             return
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
             state = JobState.__members__.get(str(detail.get("state")), JobState.COMPLETED)
+            if job.alloc is not None:
+                by_itself = state in (JobState.COMPLETED, JobState.FAILED) and not detail.get("requeued")
+                over_ns = self.env.now_ns + self._doubt_ns + (0 if by_itself else self._kill_ns)
+                self._ends.append((over_ns, job.alloc.nodes))
             if detail.get("requeued"):
                 self.lifecycle.requeue(job, "recorded")
             else:

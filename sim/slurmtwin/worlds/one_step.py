@@ -63,9 +63,10 @@ class _PassOverError(Exception):
 class _PassAlong:
     """One pass of the twin beside the starts of a recorded one, as far as they are equal."""
 
-    def __init__(self, twin: LedTwin, starts: Sequence[_Start]) -> None:
+    def __init__(self, twin: LedTwin, starts: Sequence[_Start], by: str) -> None:
         self._twin = twin
         self._starts = starts
+        self._by = by
         self._nodes = 0
         """Nodes of the last placement."""
         self._split: Job | None = None
@@ -74,10 +75,10 @@ class _PassAlong:
 
     def run(self) -> list[Step]:
         """The steps up to the first that differs. One for each recorded start, and one if the twin starts more."""
-        twin, starts = self._twin, self._starts
+        twin = self._twin
         schedulers = twin.ctld.schedulers
         assert isinstance(schedulers, Scheduler)
-        ask: Callable[[], int] = schedulers.run_pass if starts[0].by == "main" else schedulers.backfill.run_cycle
+        ask: Callable[[], int] = schedulers.run_pass if self._by == "main" else schedulers.backfill.run_cycle
         selection, lifecycle = twin.ctld.selection, twin.lifecycle
         doubles: tuple[tuple[object, str, Callable[..., Any]], ...] = (
             (selection, "select_nodes", self._select_nodes), (lifecycle, "split_task", self._split_task),
@@ -96,12 +97,12 @@ class _PassAlong:
         return self.steps
 
     def _note(self, chosen: tuple[int, int | None] | None, nodes: int) -> None:
-        place, last = len(self.steps), self._starts[-1]
+        place = len(self.steps)
         if place < len(self._starts):
             real = self._starts[place]
             self.steps.append(Step(real.job, real.by, real.t_ns, real.nodes, chosen, nodes))
         elif chosen is not None:
-            self.steps.append(Step(None, last.by, last.t_ns, 0, chosen, nodes))
+            self.steps.append(Step(None, self._by, self._twin.env.now_ns, 0, chosen, nodes))
 
     def _compare(self, job: Job, task: int | None, nodes: int) -> None:
         self._note((job.request.job_id, task), nodes)
@@ -164,7 +165,7 @@ def _compare(twin: LedTwin, rows: Sequence[Any]) -> list[Step]:
     out: list[Step] = []
     while starts:
         if starts[0].by in BY_SCHEDULER:
-            found = _PassAlong(twin, starts).run()
+            found = _pass_along(twin, starts)
             out += found
             starts = starts[sum(step.same for step in found) :]
             if not starts:
@@ -172,6 +173,30 @@ def _compare(twin: LedTwin, rows: Sequence[Any]) -> list[Step]:
         missed = starts.pop(0)
         twin.start(*missed.job, missed.nodes, missed.by)
     return out
+
+
+def _pass_along(twin: LedTwin, starts: Sequence[_Start]) -> list[Step]:
+    """One pass, or what is left of it in another state that the recording allows as well.
+
+    The log does not say when a node stopped COMPLETING. So where the twin's own guess leads to another choice, that
+    choice counts only if it comes in every state in which the recorded pass may have found the nodes.
+    """
+    by = starts[0].by
+    found = _PassAlong(twin, starts, by).run()
+    equal = sum(step.same for step in found)
+    if equal == len(found):
+        return found
+    nodes = twin.ctld.nodes
+    modelled, proven = nodes.completing, 0
+    for start in starts:
+        proven |= start.nodes
+    for completing in twin.other_completing(proven):
+        nodes.completing = completing
+        again = _PassAlong(twin, starts[equal:], by).run()
+        nodes.completing = modelled
+        if not again or again[0].same:
+            return found[:equal] + again
+    return found
 
 
 def passes(rows: Iterable[Any], interval_ns: int) -> Iterator[list[Any]]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from slurmtwin.campaign.recordings import recorded_jobs, recorded_scenario, start_times
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
+from slurmtwin.contract.hostlist import expand
 from slurmtwin.models.slurmctld.backfill_cycle import BackfillCycle
 from slurmtwin.models.slurmctld.main_pass import MainPass
 from slurmtwin.models.slurmctld.node_space import NodeSpace
+from slurmtwin.worlds.led_twin import EPILOG_DOUBT_NS, LedTwin
 from slurmtwin.worlds.one_step import passes, replay_starts
 from slurmtwin_reports.load import load_run
 
@@ -100,3 +103,35 @@ def test_a_submission_behind_the_last_start_of_a_pass_stands_alone() -> None:
     """It came when the pass was over."""
     a = row(Kind.JOB_STARTED, 100, 1, "backfill")
     assert grouped(a, row(Kind.JOB_SUBMITTED, 101, 7), row(Kind.JOB_ENDED, 102, 8)) == [[1], [7], [8]]
+
+
+def led(recording: str) -> tuple[LedTwin, list[Any]]:
+    folder = ROOT / "recordings" / recording
+    real, scenario = load_run(folder), recorded_scenario(folder)
+    rows = list(real.rows())
+    times = start_times(real.manifest, scenario, rows)
+    return LedTwin(scenario, ROOT / "workloads", recorded_jobs(folder), times), rows
+
+
+def test_only_a_moment_ago_ended_runs_leave_their_nodes_in_doubt() -> None:
+    """The log hides when COMPLETING ends, but not for longer than the host needs for it."""
+    twin, rows = led("mixed/26.05/k1/1")
+    end = next(row for row in rows if row.kind == Kind.JOB_ENDED)
+    for row in rows[: rows.index(end)]:
+        if row.kind == Kind.JOB_SUBMITTED:
+            twin.advance(row.t_ns)
+            twin.submit(row.job_id)
+        elif row.kind == Kind.JOB_STARTED:
+            twin.advance(row.t_ns)
+            twin.start(row.job_id, None, twin.ctld.nodes.bitmap(expand(row.node)), "main")
+    job = twin.record(end.job_id, None)
+    assert job is not None
+    assert job.alloc is not None
+    nodes = job.alloc.nodes
+    twin.advance(end.t_ns)
+    twin.end(end.job_id, None, {"state": "COMPLETED"})
+    assert twin.ctld.nodes.completing == nodes
+    assert twin.other_completing(0) == [0]
+    assert twin.other_completing(nodes) == []
+    twin.advance(end.t_ns + EPILOG_DOUBT_NS + MS)
+    assert twin.other_completing(0) == []
