@@ -1,0 +1,218 @@
+"""Kubernetes objects as canonical JSON: worker pods and what stands beside them. Same input, same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from slurmtwin_operator.core.actions import Action, Apply, DeleteObject, Reason, Why
+from slurmtwin_operator.core.observed import TERMINATING, Applied, NodeSetObserved, ObjectKind, Policy
+from slurmtwin_operator.core.spec import NodeSetSpec
+from slurmtwin_operator.core.switches import Switches
+
+GROUP: Final = "slurmtwin.dev"
+CTLD_PORT, SLURMD_PORT, REST_PORT, DBD_PORT = 6817, 6818, 6820, 6819
+API_VERSIONS: Final = {
+    "StatefulSet": "apps/v1", "Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "Job": "batch/v1",
+}  # fmt: skip
+
+
+def canonical(document: Any) -> str:
+    """JSON with sorted keys and no blanks: the form that is hashed and sent."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def short_hash(text: str) -> str:
+    """Ten hex digits of SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def apply(kind: ObjectKind, name: str, namespace: str, labels: dict[str, str], body: dict[str, Any]) -> Apply:
+    """An object that we own, ready to be applied."""
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    document = {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind, "metadata": meta, **body}
+    text = canonical(document)
+    return Apply(kind, name, text, short_hash(text))
+
+
+def delete(kind: ObjectKind, name: str) -> DeleteObject:
+    """An object that shall not exist."""
+    return DeleteObject(kind, name)
+
+
+def sync_objects(
+    actions: list[Action], reasons: list[Reason], wanted: Iterable[Apply | DeleteObject], applied: tuple[Applied, ...]
+) -> None:
+    """Apply what is missing or differs, delete what shall not be there."""
+    found = {(a.kind, a.name): a.hash for a in applied}
+    for item in wanted:
+        have = found.get((item.kind, item.name))
+        if isinstance(item, DeleteObject):
+            if have is not None:
+                actions.append(item)
+        elif have != item.hash:
+            actions.append(item)
+            reasons.append(Reason(Why.APPLIED, f"{item.kind}/{item.name}"))
+
+
+def refused(image: str, privileged: bool, policy: Policy) -> str:
+    """Why the administrator's policy forbids this; empty: it does not."""
+    if privileged and not policy.privileged:
+        return "privileged pods are not allowed"
+    if policy.image_prefixes and not image.startswith(policy.image_prefixes):
+        return f"image {image} is not allowed"
+    return ""
+
+
+def refusal(o: NodeSetObserved) -> str:
+    """Why this NodeSet is refused; empty: it is not."""
+    return refused(o.spec.image, o.spec.privileged, o.policy)
+
+
+def labels_of(node_set: str, cluster: str) -> dict[str, str]:
+    """The labels of everything that belongs to a node set."""
+    return {f"{GROUP}/nodeset": node_set, f"{GROUP}/cluster": cluster, "app.kubernetes.io/managed-by": "slurmtwin"}
+
+
+@lru_cache(maxsize=512)
+def _objects(name: str, namespace: str, cluster: str, pdb: str) -> tuple[Apply | DeleteObject, ...]:
+    labels = labels_of(name, cluster)
+    selector = {f"{GROUP}/nodeset": name}
+    service = apply("Service", f"{name}-nodes", namespace, labels, {"spec": {
+        "clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector,
+        "ports": [{"name": "slurmd", "port": SLURMD_PORT}],
+    }})  # fmt: skip
+    if pdb == "none":
+        return service, delete("PodDisruptionBudget", f"{name}-busy")
+    budget = apply("PodDisruptionBudget", f"{name}-busy", namespace, labels, {"spec": {
+        "maxUnavailable": 0, "selector": {"matchLabels": {**selector, f"{GROUP}/protect": "true"}},
+    }})  # fmt: skip
+    return service, budget
+
+
+def node_set_objects(o: NodeSetObserved) -> tuple[Apply | DeleteObject, ...]:
+    """The service that gives workers their names, and the budget that protects busy ones from eviction."""
+    return _objects(o.me.name, o.me.namespace, o.spec.cluster, o.switches.pdb)
+
+
+def worker_pod(o: NodeSetObserved, slot: str) -> str:
+    """The manifest of one worker pod."""
+    node = slot if o.spec.scaling == "per-node" else ""
+    spec = pod_spec(o.me.name, o.spec, o.switches, o.unreachable_s)
+    name = f"{o.me.name}-{slot}"
+    if node:
+        spec["affinity"] = _pinned(node)
+    labels = {**labels_of(o.me.name, o.spec.cluster), f"{GROUP}/revision": o.spec.revision}
+    if o.switches.pdb == "until-drained":
+        labels[f"{GROUP}/protect"] = "true"
+    owner = {
+        "apiVersion": f"{GROUP}/v1", "kind": "NodeSet", "name": o.me.name, "uid": o.me.uid, "controller": True,
+        "blockOwnerDeletion": True,
+    }  # fmt: skip
+    meta = {
+        "name": name, "namespace": o.me.namespace, "labels": labels, "ownerReferences": [owner],
+        "annotations": {f"{GROUP}/slot": slot},
+    }  # fmt: skip
+    body = {"hostname": name, "subdomain": f"{o.me.name}-nodes", **spec}
+    return canonical({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body})
+
+
+def worker_set(o: NodeSetObserved, replicas: int) -> Apply:
+    """The StatefulSet of a design whose workers belong to one."""
+    labels = labels_of(o.me.name, o.spec.cluster)
+    template = {
+        "metadata": {"labels": {**labels, f"{GROUP}/revision": o.spec.revision}},
+        "spec": pod_spec(o.me.name, o.spec, o.switches, o.unreachable_s),
+    }
+    strategy: dict[str, Any] = {"type": "OnDelete" if o.spec.update.type == "on-delete" else "RollingUpdate"}
+    return apply("StatefulSet", o.me.name, o.me.namespace, labels, {"spec": {
+        "replicas": replicas, "serviceName": f"{o.me.name}-nodes", "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": {f"{GROUP}/nodeset": o.me.name}}, "template": template,
+        "updateStrategy": strategy,
+    }})  # fmt: skip
+
+
+def _pinned(node: str) -> dict[str, Any]:
+    """Affinity to one machine by name, as the DaemonSet controller writes it."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+def pod_spec(name: str, spec: NodeSetSpec, switches: Switches, unreachable_s: int) -> dict[str, Any]:
+    """The spec of a worker pod: slurmd as a dynamic node that fetches its configuration from the controller."""
+    resources = {"cpu": spec.cpu, "memory": spec.memory, **spec.resources}
+    features = ",".join((name, *spec.features))
+    context: dict[str, Any] = {"privileged": True} if spec.privileged else {"allowPrivilegeEscalation": False}
+    slurmd: dict[str, Any] = {
+        "name": "slurmd", "image": spec.image, "imagePullPolicy": "IfNotPresent",
+        "args": ["slurmd", "-D", "-Z", "--conf-server", f"{spec.cluster}-ctld:{CTLD_PORT}", "--conf",
+                 f"Feature={features}"],
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "ports": [{"name": "slurmd", "containerPort": SLURMD_PORT}],
+        "resources": {"requests": resources, "limits": resources},
+        "readinessProbe": probe("/readyz", SLURMD_PORT, 3), "livenessProbe": probe("/livez", SLURMD_PORT, 6),
+        "startupProbe": probe("/livez", SLURMD_PORT, 6), "securityContext": context,
+        "volumeMounts": [*_mounts(spec), *KEY_MOUNTS],
+    }  # fmt: skip
+    if switches.prestop != "none":
+        slurmd["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _prestop(switches.prestop)]}}}
+    return {
+        "containers": [slurmd], "volumes": [*_volumes(spec), *key_volumes(spec.cluster)],
+        "nodeSelector": dict(spec.node_selector), "tolerations": _tolerations(spec, unreachable_s),
+        "terminationGracePeriodSeconds": spec.grace_s, "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+    }  # fmt: skip
+
+
+def probe(path: str, port: int, failures: int) -> dict[str, Any]:
+    """An HTTP probe every 10 s (the periods of Slinky's images; Slurm serves these paths since 25.11)."""
+    return {"httpGet": {"path": path, "port": port}, "periodSeconds": 10, "failureThreshold": failures,
+            "timeoutSeconds": 5}  # fmt: skip
+
+
+KEY_MOUNTS: Final = ({"name": "slurm-key", "mountPath": "/etc/slurm-keys", "readOnly": True},)
+"""Where the shared auth/slurm key is; the image's entry point links it to where the daemons look."""
+
+
+def key_volumes(cluster: str) -> tuple[dict[str, Any], ...]:
+    """The auth/slurm key alone: workers never see the key of the REST API's tokens."""
+    item = {"key": "slurm.key", "path": "slurm.key"}
+    return ({"name": "slurm-key", "secret": {"secretName": f"{cluster}-keys", "defaultMode": 0o400, "items": [item]}},)
+
+
+def _prestop(policy: str) -> str:
+    """What slurmd's preStop hook tells slurmctld; a controller that is away must not hold up the pod."""
+    down = f'scontrol update nodename="$POD_NAME" state=down reason="{TERMINATING}"'
+    also = '; scontrol delete nodename="$POD_NAME"' if policy == "down-delete" else ""
+    return f"timeout 10 {down}{also} || true"
+
+
+def _tolerations(spec: NodeSetSpec, unreachable_s: int) -> list[dict[str, Any]]:
+    """The user's, the lock's, and for pinned pods that of a cordon (a pod must come back on a cordoned machine)."""
+    out: list[dict[str, Any]] = [t.model_dump(by_alias=True, exclude_defaults=True) for t in spec.tolerations]
+    out.append({"key": f"{GROUP}/lock", "operator": "Exists", "effect": "NoExecute"})
+    for key in ("not-ready", "unreachable"):
+        out.append({"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute",
+                    "tolerationSeconds": unreachable_s})  # fmt: skip
+    if spec.scaling == "per-node":
+        out.append({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"})
+    return out
+
+
+def _volumes(spec: NodeSetSpec) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    for volume in spec.volumes:
+        source: dict[str, Any] = {"emptyDir": {}}
+        if volume.claim:
+            source = {"persistentVolumeClaim": {"claimName": volume.claim}}
+        elif volume.config_map:
+            source = {"configMap": {"name": volume.config_map}}
+        out.append({"name": f"user-{volume.name}", **source})
+    return out
+
+
+def _mounts(spec: NodeSetSpec) -> list[dict[str, Any]]:
+    return [{"name": f"user-{v.name}", "mountPath": v.mount_path, "readOnly": v.read_only} for v in spec.volumes]

@@ -1,0 +1,76 @@
+"""Slurm node records without a pod, and the status that users read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurmtwin_operator.core.actions import DeleteSlurmNode, Guard, Why
+from slurmtwin_operator.core.conditions import settle
+from slurmtwin_operator.core.nodeset.scale import wanted_number
+from slurmtwin_operator.core.nodeset.survey import Pass
+from slurmtwin_operator.core.observed import Condition, SlurmNode
+
+
+def prune(p: Pass) -> bool:
+    """Delete records of pods that are gone for good; True when none of ours is left over."""
+    if p.sw.prune == "never" or not p.usable:
+        return True
+    pods = {pod.name for pod in p.o.pods}
+    left = [n for n in p.o.slurm.nodes if n.name not in pods and n.dynamic and p.o.me.name in n.features]
+    machines = {node.name for node in p.o.kube_nodes}
+    for node in sorted(left, key=lambda n: n.name):
+        if _defunct(node, machines, p):
+            p.actions.append(DeleteSlurmNode(node.name, Guard(node.name, reason=node.reason) if p.sw.recheck else None))
+            p.say(Why.PRUNED, node.name)
+            p.unsettled = True
+    return not left
+
+
+def _defunct(node: SlurmNode, machines: set[str], p: Pass) -> bool:
+    """No pod will come back for it, no job is on it, and no foreign drain would be forgotten with it."""
+    if node.busy or (node.drained and not node.ours):
+        return False
+    silent = "NOT_RESPONDING" in node.flags
+    if p.sw.prune == "node-not-found":
+        return node.state == "DOWN" and silent and node.comment not in machines
+    return node.state == "DOWN" or silent or node.drained
+
+
+def status_of(p: Pass) -> tuple[tuple[str, Any], ...]:
+    """Numbers for `kubectl get` and the scale subresource."""
+    ready = available = updated = total = 0
+    states = {"IDLE": 0, "ALLOCATED": 0, "MIXED": 0, "DOWN": 0}
+    drained = 0
+    for m in p.members:
+        if m.pod.deleting:
+            continue
+        total += 1
+        ready += m.pod.ready
+        available += m.available
+        updated += not m.old
+        if m.slurm is not None:
+            states[m.slurm.state] = states.get(m.slurm.state, 0) + 1
+            drained += m.slurm.drained
+    wanted = wanted_number(p.o)
+    me, spec = p.o.me, p.o.spec
+    return (
+        ("replicas", total), ("desired", wanted), ("ready", ready), ("available", available), ("updated", updated),
+        ("unavailable", max(0, wanted - available)), ("slurmIdle", states["IDLE"]),
+        ("slurmAllocated", states["ALLOCATED"] + states["MIXED"]), ("slurmDown", states["DOWN"]),
+        ("slurmDrain", drained), ("revision", spec.revision),
+        ("selector", f"slurmtwin.dev/nodeset={me.name}"), ("observedGeneration", me.generation),
+    )  # fmt: skip
+
+
+def conditions_of(p: Pass, status: tuple[tuple[str, Any], ...]) -> tuple[Condition, ...]:
+    """Available, Progressing, SlurmReachable."""
+    facts = dict(status)
+    enough = facts["available"] >= facts["desired"]
+    answer = p.o.slurm.answer
+    return settle(p.o.conditions, p.now, (
+        Condition("Available", "True" if enough else "False", "Enough" if enough else "Missing",
+                  f"{facts['available']} of {facts['desired']} nodes in service"),
+        Condition("Progressing", "True" if p.unsettled else "False", "Working" if p.unsettled else "Settled"),
+        Condition("SlurmReachable", "True" if p.usable else "False", {"fresh": "Answers", "away": "NoAnswer"}.get(
+            answer, "NoRestApi")),
+    ))  # fmt: skip

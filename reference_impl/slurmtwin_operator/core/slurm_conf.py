@@ -1,0 +1,91 @@
+"""slurm.conf of a cluster: same settings, same bytes, whatever order they are listed in.
+
+The user's options come from a fixed list (spec.CONF_OPTIONS) and override the operator's defaults; what decides who
+is trusted and where things are is the operator's own and comes last, where Slurm reads the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from slurmtwin_operator.core.manifests import CTLD_PORT, DBD_PORT, SLURMD_PORT
+from slurmtwin_operator.core.observed import ClusterObserved, NodeSetFact
+
+DEFAULTS: Final = {
+    "MaxNodeCount": "1024",
+    "ProctrackType": "proctrack/linuxproc",
+    "ReturnToService": "1",
+    "SelectType": "select/cons_tres",
+    "TaskPlugin": "task/none",
+}
+"""What a user may override. ReturnToService 1: silent nodes come back by themselves, a foreign DOWN stays."""
+PARAMETERS: Final = ("enable_configless", "reconfig_on_restart")
+
+
+def controller_hosts(o: ClusterObserved) -> tuple[str, ...]:
+    """The values of SlurmctldHost, the primary first."""
+    name, service = o.me.name, f"{o.me.name}-ctld"
+    if o.spec.switches.controller == "primary-backup":
+        return tuple(f"{name}-ctld-{i}({name}-ctld-{i}.{service}-pods)" for i in (0, 1))
+    return (
+        (f"{name}-ctld-0({service})",)
+        if o.spec.switches.controller == "statefulset-rwo"
+        else (f"{name}-ctld({service})",)
+    )
+
+
+def _ordered(pairs: Iterable[tuple[str, str]], o: ClusterObserved) -> list[tuple[str, str]]:
+    return sorted(pairs) if o.spec.switches.conf_order == "sorted" else list(pairs)
+
+
+def _settings(o: ClusterObserved) -> list[tuple[str, str]]:
+    """All options beside nodes and partitions."""
+    lower = {key.lower() for key in o.spec.conf}
+    pairs = [(k, v) for k, v in DEFAULTS.items() if k.lower() not in lower]
+    pairs += [(k, v) for k, v in o.spec.conf.items() if k.lower() != "slurmctldparameters"]
+    wished = next((v.split(",") for k, v in o.spec.conf.items() if k.lower() == "slurmctldparameters"), [])
+    parameters = [*PARAMETERS, *(w for w in sorted(set(wished)) if w and w not in PARAMETERS)]
+    fixed = [
+        ("AuthType", "auth/slurm"), ("AuthAltTypes", "auth/jwt"),
+        ("AuthAltParameters", "jwt_key=/etc/slurm-keys/jwt.key"), ("CredType", "cred/slurm"),
+        ("ClusterName", o.me.name), ("SlurmUser", "slurm"), ("SlurmctldPort", str(CTLD_PORT)),
+        ("SlurmdPort", str(SLURMD_PORT)), ("SlurmctldParameters", ",".join(parameters)),
+        ("StateSaveLocation", "/var/spool/slurmctld"), ("SlurmdSpoolDir", "/var/spool/slurmd"),
+    ]  # fmt: skip
+    if o.spec.accounting is not None:
+        fixed += [("AccountingStorageType", "accounting_storage/slurmdbd"),
+                  ("AccountingStorageHost", f"{o.me.name}-dbd"), ("AccountingStoragePort", str(DBD_PORT))]  # fmt: skip
+    return _ordered(pairs, o) + fixed
+
+
+def kept_partitions(o: ClusterObserved) -> list[str]:
+    """Partitions without a node set that some job record still names, or that cannot be asked about."""
+    wanted = {fact.name for fact in o.node_sets if fact.partition}
+    gone = sorted(set(o.partitions) - wanted)
+    if o.spec.switches.partition_removal == "at-once":
+        return []
+    if o.slurm.answer != "fresh":
+        return gone
+    named = {name for job in o.slurm.jobs for name in job.partition.split(",")}
+    return [name for name in gone if name in named]
+
+
+def render(o: ClusterObserved) -> str:
+    """The text of slurm.conf."""
+    lines = [f"SlurmctldHost={host}" for host in controller_hosts(o)]
+    lines += [f"{key}={value}" for key, value in _settings(o)]
+    facts = list(o.node_sets)
+    if o.spec.switches.conf_order == "sorted":
+        facts.sort(key=lambda fact: fact.name)
+    for fact in facts:
+        lines.append(f"NodeSet={fact.name} Feature={fact.name}")
+        if fact.partition:
+            lines.append(_partition(fact, o))
+    lines += [f"PartitionName={name} State=DOWN" for name in kept_partitions(o)]
+    return "\n".join(lines) + "\n"
+
+
+def _partition(fact: NodeSetFact, o: ClusterObserved) -> str:
+    options = [(k, v) for k, v in _ordered(fact.options, o) if k.lower() not in ("nodes", "partitionname")]
+    return " ".join((f"PartitionName={fact.name}", f"Nodes={fact.name}", *(f"{k}={v}" for k, v in options)))
