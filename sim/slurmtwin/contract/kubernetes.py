@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from slurmtwin.contract.fields import Strict
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,30}$"
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 CPU_LIST = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Kubelet(_Strict):
+class Kubelet(Strict):
     """KubeletConfiguration of a group of nodes; what is not given keeps the kubelet's default."""
 
     cpu_manager: Literal["none", "static"] = "none"
@@ -36,7 +34,7 @@ class Kubelet(_Strict):
     )
 
 
-class Taint(_Strict):
+class Taint(Strict):
     """A taint that a node registers with."""
 
     key: str
@@ -44,7 +42,7 @@ class Taint(_Strict):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
 
 
-class NodeGroup(_Strict):
+class NodeGroup(Strict):
     """`count` equal workers."""
 
     count: int = Field(1, ge=1, le=64)
@@ -53,7 +51,7 @@ class NodeGroup(_Strict):
     kubelet: Kubelet = Kubelet()
 
 
-class KubernetesCluster(_Strict):
+class KubernetesCluster(Strict):
     """One Kubernetes cluster: a control plane and groups of workers."""
 
     name: str = Field("main", pattern=NAME)

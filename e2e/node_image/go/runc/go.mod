@@ -1,0 +1,3 @@
+module slurmtwin.local/runc
+
+go 1.24.0
