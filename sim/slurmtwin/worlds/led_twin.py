@@ -21,6 +21,7 @@ from slurmtwin.models.slurmctld.assemble import Assembly
 from slurmtwin.models.slurmctld.background import BackgroundLoop, Duty
 from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
 from slurmtwin.models.slurmctld.parts import Placement
+from slurmtwin.models.slurmctld.priority_basic import PriorityBasic
 from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 from slurmtwin.models.slurmctld.start_attempt import is_meta
@@ -76,7 +77,12 @@ class LedTwin:
         self._submitted: set[int] = set()
         self._ends: list[tuple[int, int]] = []
         """Of ended runs: when doubt about their epilogs is over, and nodes."""
-        self._doubt_ns = round(EPILOG_DOUBT_NS * scenario.host.factor) + costs.epilog_script_ns
+        self._requeued: dict[Job, tuple[int, int]] = {}
+        """Of requeued jobs: between when and when their epilogs came in."""
+        self._shown: set[tuple[Job, Job]] = set()
+        self._doubt_ns = round(EPILOG_DOUBT_NS * scenario.host.factor)
+        if conf.controller.epilog:
+            self._doubt_ns += costs.epilog_script_ns
         self._kill_ns = costs.kill_ns
 
     @property
@@ -144,6 +150,27 @@ class LedTwin:
         masks = dict.fromkeys(modelled & ~doubtful | nodes for nodes in out)
         return [mask for mask in masks if mask != modelled]
 
+    def put_before(self, number: int, other: int) -> bool:
+        """Exchange the places of two requeued jobs whose order the log hides; False where it does not.
+
+        From 24.11 on priority/basic gives a requeued job a new priority when its last epilog comes in.
+        """
+        first, second = self.lifecycle.by_number(number), self.lifecycle.by_number(other)
+        priority = self.ctld.priority
+        if first is None or second is None or not isinstance(priority, PriorityBasic) or (second, first) in self._shown:
+            return False
+        if not (first.pending and second.pending and first.restart_count and second.restart_count):
+            return False
+        began, over = self._requeued[first]
+        other_began, other_over = self._requeued[second]
+        if first.priority > second.priority or began > other_over or other_began > over:
+            return False
+        first.priority, second.priority = second.priority, first.priority
+        for job in (first, second):
+            self.ctld.schedulers.enqueue(job)
+        self._shown.add((first, second))
+        return True
+
     def start(self, number: int, task: int | None, nodes: int, by: str) -> bool:
         """Carry out a recorded start; False when the twin cannot place the job on those nodes at all."""
         job = self.record(number, task)
@@ -174,6 +201,7 @@ class LedTwin:
                 by_itself = state in (JobState.COMPLETED, JobState.FAILED) and not detail.get("requeued")
                 over_ns = self.env.now_ns + self._doubt_ns + (0 if by_itself else self._kill_ns)
                 self._ends.append((over_ns, job.alloc.nodes))
+                self._requeued[job] = (self.env.now_ns, over_ns)
             if detail.get("requeued"):
                 self.lifecycle.requeue(job, "recorded")
             else:

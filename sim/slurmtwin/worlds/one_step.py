@@ -187,6 +187,9 @@ def _pass_along(twin: LedTwin, starts: Sequence[_Start]) -> list[Step]:
     if equal == len(found):
         return found
     nodes = twin.ctld.nodes
+    last = found[-1]
+    if last.job is not None and last.chosen is not None and twin.put_before(last.job[0], last.chosen[0]):
+        return found[:-1] + _pass_along(twin, starts[equal:])
     modelled, proven = nodes.completing, 0
     for start in starts:
         proven |= start.nodes

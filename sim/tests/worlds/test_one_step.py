@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 
-from slurmtwin.campaign.recordings import recorded_jobs, recorded_scenario, start_times
+from slurmtwin.campaign.recordings import factor_of, recorded_jobs, recorded_scenario, start_times
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.scenario import Scenario
 from slurmtwin.models.slurmctld.backfill_cycle import BackfillCycle
 from slurmtwin.models.slurmctld.main_pass import MainPass
 from slurmtwin.models.slurmctld.node_space import NodeSpace
 from slurmtwin.worlds.led_twin import EPILOG_DOUBT_NS, LedTwin
 from slurmtwin.worlds.one_step import passes, replay_starts
+from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin_reports.load import load_run
 
 ROOT = Path(__file__).parents[3] / "scenarios"
@@ -27,13 +30,19 @@ RECORDINGS = [
 INTERVAL_NS = 30 * SECOND
 
 
-def equal_share(recording: str) -> float:
+def recorded(recording: str) -> tuple[Scenario, list[JobRequest], list[Any], StartTimes]:
     folder = ROOT / "recordings" / recording
     real, scenario = load_run(folder), recorded_scenario(folder)
-    scenario = scenario.model_copy(update={"slurm": scenario.slurm.model_copy(update={"version": real.version})})
+    host = scenario.host.model_copy(update={"factor": factor_of(folder)})
+    slurm = scenario.slurm.model_copy(update={"version": real.version})
+    scenario = scenario.model_copy(update={"host": host, "slurm": slurm})
     rows = list(real.rows())
-    times = start_times(real.manifest, scenario, rows)
-    starts, same = replay_starts(scenario, ROOT / "workloads", recorded_jobs(folder), rows, times)
+    return scenario, recorded_jobs(folder), rows, start_times(real.manifest, scenario, rows)
+
+
+def equal_share(recording: str) -> float:
+    scenario, jobs, rows, times = recorded(recording)
+    starts, same = replay_starts(scenario, ROOT / "workloads", jobs, rows, times)
     assert starts > 200
     return same / starts
 
@@ -106,11 +115,8 @@ def test_a_submission_behind_the_last_start_of_a_pass_stands_alone() -> None:
 
 
 def led(recording: str) -> tuple[LedTwin, list[Any]]:
-    folder = ROOT / "recordings" / recording
-    real, scenario = load_run(folder), recorded_scenario(folder)
-    rows = list(real.rows())
-    times = start_times(real.manifest, scenario, rows)
-    return LedTwin(scenario, ROOT / "workloads", recorded_jobs(folder), times), rows
+    scenario, jobs, rows, times = recorded(recording)
+    return LedTwin(scenario, ROOT / "workloads", jobs, times), rows
 
 
 def test_only_a_moment_ago_ended_runs_leave_their_nodes_in_doubt() -> None:
