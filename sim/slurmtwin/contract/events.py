@@ -106,6 +106,9 @@ class Kind(StrEnum):
     CLAIM_LOST = "claim.lost"
     KUBE_EVENT = "kube.event"  # detail.reason, about, message
     OBJECT_CHANGED = "object.changed"  # an object of a custom resource; detail.resource, name, generation
+    # an operator's own words; node = the pod, Slurm node or object acted on; detail.do, object, outcome
+    ACTION_ISSUED = "action.issued"  # detail.outcome = done|skipped (what it rested on no longer held)
+    ACTION_FAILED = "action.failed"  # detail.outcome: the error
     WATCH_BROKEN = "watch.broken"  # the collector lost a watch; detail.resource
     WATCH_RESUMED = "watch.resumed"  # detail.hole true when changes may be missing
     CLOCK_MEASURED = "clock.measured"  # offset of a source's clock; value, unit ns; t_err_ns of the row its error
