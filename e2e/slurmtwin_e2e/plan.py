@@ -28,7 +28,7 @@ SETTLE_S: Final = 5
 LOG_BACKFILL_JOBS: Final = 200
 """Up to so many jobs the log names every job that backfill tests."""
 TAIL_NS: Final = 3600 * SECOND
-"""How long after the last action a run may go on while jobs are left (a held job never ends)."""
+"""How long a run may go on without any job ending, beyond the longest job's own time (a held job never ends)."""
 
 Action = dict[str, Any]
 
@@ -221,6 +221,16 @@ def fault_actions(scenario: Scenario, files: ClusterFiles) -> list[Action]:
     return actions
 
 
+def job_spans(jobs: Sequence[JobRequest]) -> tuple[int, int]:
+    """(the longest job's time, all jobs' times one after the other), by what each is known to need at most."""
+    spans = []
+    for job in jobs:
+        known = [ns for ns in (job.run_ns, job.limit_ns) if ns is not None and ns != UNLIMITED]
+        tasks = len(parse_array(job.array)[0]) if job.array else 1
+        spans += [min(known, default=0)] * tasks
+    return max(spans, default=0), sum(spans)
+
+
 def make_plan(
     scenario: Scenario, jobs: Sequence[JobRequest], version: str, factor: float
 ) -> tuple[dict[str, Any], ClusterFiles]:
@@ -229,12 +239,13 @@ def make_plan(
     actions = [*submit_actions(jobs), *fault_actions(scenario, files)]
     last = max((int(a["t_ns"]) for a in actions), default=0)
     users = sorted({job.user for job in jobs if job.user})
-    max_ns = scenario.budget.max_time or last + TAIL_NS
+    longest, work = job_spans(jobs)
     plan = {
         "version": version, "factor": factor, "files": files.files, "nodes": files.nodes,
         "controllers": files.controllers, "accounting": files.accounting, "state_dir": STATE_DIR,
         "sacctmgr": _sacctmgr(scenario), "users": {name: FIRST_UID + i for i, name in enumerate(users)},
-        "settle_s": SETTLE_S, "actions": actions, "max_ns": max_ns, "min_ns": last + scenario.after,
+        "settle_s": SETTLE_S, "actions": actions, "max_ns": scenario.budget.max_time or last + TAIL_NS + work,
+        "tail_ns": TAIL_NS + longest, "min_ns": last + scenario.after,
     }  # fmt: skip
     return plan, files
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from slurmtwin.contract.errors import ModelError
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e.docker import sweep
 from slurmtwin_e2e.images import make_image, package_versions
-from slurmtwin_e2e.recording import IncompleteRunError, Place, write_recording
+from slurmtwin_e2e.recording import IncompleteRunError, LateRunError, Place, write_recording
 from slurmtwin_e2e.run import run_raw
+
+ATTEMPTS: Final = 3
+"""A run that came out too late is made again, so many times in all."""
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +48,47 @@ def missing(
                     yield Wanted(place, scenario, tuple(jobs))
 
 
-def record(wanted: Sequence[Wanted], root: Path, budget_s: float, say: Callable[[str], None]) -> tuple[int, list[str]]:
-    """(recordings made, runs that failed). Raises EnvironmentMissingError without Docker or an image."""
+@dataclass(slots=True)
+class Outcome:
+    """What became of the recordings that were wanted."""
+
+    made: int = 0
+    late: int = 0
+    """Runs thrown away and repeated, because the host was too busy."""
+    failed: list[str] = field(default_factory=list)
+
+
+def record(wanted: Sequence[Wanted], root: Path, budget_s: float, say: Say) -> Outcome:
+    """Make them one after the other. Raises EnvironmentMissingError without Docker or an image."""
     sweep()
     deadline = time.monotonic() + budget_s
-    made, failed = 0, []
+    out = Outcome()
     for number, one in enumerate(wanted, 1):
         if time.monotonic() > deadline:
             say(f"budget used up: {len(wanted) - number + 1} recordings are still missing")
             break
-        place = one.place
-        make_image(place.version, say)
-        say(f"[{number}/{len(wanted)}] {place.run_id}")
+        make_image(one.place.version, say)
+        say(f"[{number}/{len(wanted)}] {one.place.run_id}")
+        _record_one(one, root, deadline, say, out)
+    return out
+
+
+def _record_one(one: Wanted, root: Path, deadline: float, say: Say, out: Outcome) -> None:
+    place = one.place
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             with tempfile.TemporaryDirectory(prefix="slurmtwin-record-") as folder:
                 raw = run_raw(one.scenario, one.jobs, place.version, place.factor, Path(folder, "run"))
                 write_recording(root, place, one.scenario, one.jobs, raw, package_versions(place.version))
-            made += 1
+            out.made += 1
+            return
+        except LateRunError as error:
+            out.late += 1
+            say(f"thrown away: {error}")
+            if attempt == ATTEMPTS or time.monotonic() > deadline:
+                out.failed.append(str(error))
+                return
         except (IncompleteRunError, ModelError) as error:
-            failed.append(f"{place.run_id}: {error}")
-            say(failed[-1])
-    return made, failed
+            out.failed.append(f"{place.run_id}: {error}")
+            say(out.failed[-1])
+            return

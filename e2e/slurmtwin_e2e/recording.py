@@ -9,7 +9,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,13 +19,21 @@ from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e.collect.run_events import build_events
 from slurmtwin_e2e.facts import cluster_facts, cpus_of_nodes
+from slurmtwin_e2e.lateness import lateness_of
 from slurmtwin_e2e.run import RawRun
 
 MICRO: Final = 1_000
+TRACE_KINDS: Final = (Kind.JOB_SUBMITTED, Kind.JOB_STARTED, Kind.JOB_ENDED)
+RUN_KINDS: Final = (Kind.RUN_STARTED, Kind.RUN_ENDED, Kind.SLURMCTLD_STARTED, Kind.SLURMD_STARTED)
+"""What a recording of a trace keeps: rows of jobs, and what the twin must start from."""
 
 
 class IncompleteRunError(Exception):
     """The run did not reach its end: nothing is recorded."""
+
+
+class LateRunError(Exception):
+    """The host was too busy for this acceleration (lateness.py): the run is thrown away whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +79,13 @@ def _notes(raw: RawRun) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (raw.folder / "driver.jsonl").read_text().splitlines()]
 
 
-def _lateness(note: dict[str, Any]) -> dict[str, Any]:
-    """How late the host ran a process that slept half a simulated second, in simulated milliseconds."""
-    names = {"median_ns": "late_median_ms", "p99_ns": "late_p99_ms", "max_ns": "late_max_ms"}
-    return {new: round(note[old] / 1_000_000, 1) for old, new in names.items() if old in note}
-
-
 def build_manifest(
     place: Place, scenario: Scenario, raw: RawRun, events: Sequence[Event], packages: dict[str, str], resolved: str
 ) -> Manifest:
     """Provenance of one run: software, factor, host, what the harness overrode, what came out."""
     notes = _notes(raw)
     zero = next(int(n["zero"]) for n in notes if n["what"] == "zero")
-    late = next((n for n in notes if n["what"] == "lateness"), {})
+    late = lateness_of(notes)
     why = next((json.loads(e.detail or "{}").get("why", "") for e in reversed(events) if e.kind is Kind.RUN_ENDED), "")
     return Manifest(
         world="slurm", scenario=scenario.name, scenario_sha256=sha256_text(resolved),
@@ -95,7 +97,7 @@ def build_manifest(
             "accelerated_by": "libfaketime" if place.factor != 1 else "",
         },
         environment=environment_block(),
-        resources={"wall_s": round(raw.wall_s, 1), "host_load": round(raw.load, 2), **_lateness(late)},
+        resources={"wall_s": round(raw.wall_s, 1), "host_load": round(raw.load, 2), **(late.to_dict() if late else {})},
         results={
             "run_id": place.run_id, "events": len(events), "stop_reason": why,
             "jobs_submitted": sum(e.kind is Kind.JOB_SUBMITTED for e in events),
@@ -107,32 +109,73 @@ def build_manifest(
 def write_recording(
     root: Path, place: Place, scenario: Scenario, jobs: Sequence[JobRequest], raw: RawRun, packages: dict[str, str]
 ) -> Path:
-    """Write a recording to its place. Raises IncompleteRunError when the driver did not finish."""
+    """Write a recording to its place.
+
+    Raises IncompleteRunError when the driver did not finish, LateRunError when the host was too busy.
+    """
     target = place.folder(root)
-    write_run(target, place, scenario, jobs, raw, packages)
+    late = lateness_of(_notes(raw))
+    if late is not None and late.excess:
+        raise LateRunError(f"{place.run_id}: {late.excess}")
+    manifest, events = read_run(place, scenario, raw, packages)
+    if scenario.workload.file is None:
+        _write_folder(target, place, manifest, events, resolved_text(scenario, place), jobs)
+    else:
+        _write_folder(target, place, without_paths(manifest), times_only(events))
     return target
+
+
+def times_only(events: Sequence[Event]) -> list[Event]:
+    """Job numbers, times and nodes: a trace belongs to somebody, and no more of its run is kept."""
+    keys = ("array_task", "by", "state", "node_cpus")
+    out = []
+    for event in events:
+        if event.kind in TRACE_KINDS:
+            known = json.loads(event.detail or "{}")
+            kept = {key: known[key] for key in keys if key in known}
+            text = json.dumps(kept, sort_keys=True, separators=(",", ":")) if kept else None
+            out.append(event._replace(detail=text))
+        elif event.job_id is None and event.kind in RUN_KINDS:
+            out.append(event)
+    return out
+
+
+def without_paths(manifest: Manifest) -> Manifest:
+    """The same manifest without the paths of somebody's slurm.conf."""
+    changes = {
+        option: {"asked": "(a path)" if change["asked"].startswith("/") else change["asked"], "used": change["used"]}
+        for option, change in manifest.parameters["overridden"].items()
+    }
+    return replace(manifest, parameters={**manifest.parameters, "overridden": changes})
 
 
 def write_run(
     target: Path, place: Place, scenario: Scenario, jobs: Sequence[JobRequest], raw: RawRun, packages: dict[str, str]
 ) -> tuple[Manifest, list[Event]]:
     """Write one run folder, whole or not at all. Raises IncompleteRunError when the driver did not finish."""
-    resolved = resolved_text(scenario, place)
     manifest, events = read_run(place, scenario, raw, packages)
+    _write_folder(target, place, manifest, events, resolved_text(scenario, place), jobs)
+    return manifest, events
+
+
+def _write_folder(
+    target: Path, place: Place, manifest: Manifest, events: Sequence[Event], resolved: str = "",
+    jobs: Sequence[JobRequest] = (),
+) -> None:  # fmt: skip
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    (part / "scenario.resolved.json").write_text(resolved)
-    with (part / "jobs.jsonl").open("w") as stream:
-        for job in sorted(jobs, key=lambda j: (j.submit_ns, j.job_id)):
-            stream.write(json.dumps(to_dict(job), sort_keys=True, separators=(",", ":")) + "\n")
+    if resolved:
+        (part / "scenario.resolved.json").write_text(resolved)
+        with (part / "jobs.jsonl").open("w") as stream:
+            for job in sorted(jobs, key=lambda j: (j.submit_ns, j.job_id)):
+                stream.write(json.dumps(to_dict(job), sort_keys=True, separators=(",", ":")) + "\n")
     text = "".join(row_text(place.run_id, seq, event) + "\n" for seq, event in enumerate(events))
     with (part / "events.jsonl.gz").open("wb") as raw_stream, gzip.GzipFile("", "wb", 9, raw_stream, 0) as zipped:
         zipped.write(text.encode())
     write_manifest(part, manifest)
     shutil.rmtree(target, ignore_errors=True)
     part.replace(target)
-    return manifest, events
 
 
 def read_run(

@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from daemons import Daemons
 
 SECOND = 1_000_000_000
+JOBCOMP = pathlib.Path("/var/log/slurm_jobcomp.log")
 _PLACEHOLDER = re.compile(r"\{(job|time|hours):(-?\d+)\}")
 
 
@@ -195,14 +196,17 @@ class Driver:
 
     def watch_ends(self) -> None:
         """Keep self.ended_at up to date from jobcomp's file."""
-        path = pathlib.Path("/var/log/slurm_jobcomp.log")
         by_slurm = {v: k for k, v in self.slurm_ids.items()}
-        if not path.exists():
+        if not JOBCOMP.exists():
             return
-        for line in path.read_text().splitlines():
+        for line in JOBCOMP.read_text().splitlines():
             found = re.match(r"JobId=(\d+) ", line)
             if found and int(found[1]) in by_slurm:
                 self.ended_at.setdefault(by_slurm[int(found[1])], time.time_ns())
+
+    def ends(self) -> int:
+        """How many runs of jobs have ended: lines of jobcomp's file."""
+        return JOBCOMP.read_bytes().count(b"\n") if JOBCOMP.exists() else 0
 
     # -- the host's own lateness: how long after its time a sleeping process runs again -------------------------------
 
@@ -233,7 +237,11 @@ class Driver:
             self._wait_until(self.zero + action["t_ns"], following)
             self.act(action)
         limit = self.zero + self.plan["max_ns"]
-        while time.time_ns() < limit:
+        ended, moved = -1, time.time_ns()
+        while time.time_ns() < min(limit, moved + self.plan["tail_ns"]):
+            count = self.ends()
+            if count != ended:
+                ended, moved = count, time.time_ns()
             self._wait_until(time.time_ns() + 15 * SECOND, following)
             self.daemons.reap()
             if following or time.time_ns() < self.zero + self.plan["min_ns"]:
@@ -270,7 +278,7 @@ class Driver:
             )
             done = self.run(["sacct", "-a", "-D", "-X", "-P", "-S", "2000-01-01", "-o", fields])
             (self.out / "sacct.txt").write_text(done.stdout + done.stderr)
-        for path in ("/var/log/slurm_jobcomp.log", *self.plan.get("collect", [])):
+        for path in (str(JOBCOMP), *self.plan.get("collect", [])):
             if os.path.exists(path):
                 shutil.copy(path, self.out)
 

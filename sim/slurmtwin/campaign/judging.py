@@ -24,6 +24,7 @@ from slurmtwin.campaign.recordings import (
 )
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.one_step import replay_starts
+from slurmtwin.worlds.outside import literal_scenario
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 if TYPE_CHECKING:
@@ -82,12 +83,12 @@ def run_task(task: Task) -> Done:
     from slurmtwin_reports.load import load_run
 
     real = load_run(task.recording)
-    scenario = recorded_scenario(task.recording)
+    scenario = recorded_scenario(task.recording, task.scenario)
     host = scenario.host.model_copy(update={"factor": factor_of(task.recording)})
     slurm = scenario.slurm.model_copy(update={"version": real.version})
     scenario = scenario.model_copy(update={"host": host, "slurm": slurm})
     rows = list(real.rows())
-    jobs = recorded_jobs(task.recording)
+    jobs = recorded_jobs(task.recording, task.scenario)
     options = TwinOptions(seed=task.seed, folder=task.out, times=start_times(real.manifest, scenario, rows))
     run_scenario(scenario, task.scenario.parent, options, jobs)
     starts, same = replay_starts(scenario, task.scenario.parent, jobs, rows, options.times)
@@ -128,7 +129,8 @@ def _section(case: Case, runs: Sequence[Done]) -> Section:
         extra.append(conformance.judge_one_step(case.label, case.group.version, same, starts))
         if section.conformance is not None:
             section.conformance.one_step = (same, starts)
-    stale = [f for f in case.group.folders if not same_conditions(case.scenario, recorded_scenario(f))]
+    now = literal_scenario(case.scenario, case.path.parent)
+    stale = [f for f in case.group.folders if not same_conditions(now, recorded_scenario(f, case.path))]
     if stale:
         extra.append(_stale(case, len(stale)))
     verdicts = [replace(v, scenario=case.label) for v in [*section.verdicts, *extra]]

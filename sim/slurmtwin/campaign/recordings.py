@@ -14,8 +14,10 @@ from typing import Any, Final
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.jobs import JobRequest
-from slurmtwin.contract.manifest import Manifest, read_manifest
-from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.manifest import Manifest, read_manifest, sha256_text
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.workload.resolve import resolve_jobs
+from slurmtwin.worlds.outside import literal_scenario
 from slurmtwin.worlds.start_times import StartTimes
 
 RECORDINGS: Final = Path("scenarios/recordings")
@@ -46,23 +48,43 @@ def find_groups(scenario: str, root: Path = RECORDINGS) -> list[Group]:
     return groups
 
 
-def recorded_scenario(folder: Path) -> Scenario:
-    """The scenario as it was run, every default written out. Raises InputError when the file is broken."""
-    path = folder / "scenario.resolved.json"
+def recorded_scenario(folder: Path, path: Path | None = None) -> Scenario:
+    """The scenario as it was run, every default written out. Raises InputError when the file is broken.
+
+    path: the scenario file. A recording of a trace keeps no copy of scenario and jobs (they are the trace's owner's):
+    then the file is read, and must be what was recorded.
+    """
+    kept = folder / "scenario.resolved.json"
+    if path is not None and not kept.exists():
+        return _scenario_of_trace(folder, path)
     try:
-        return Scenario.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return Scenario.model_validate(json.loads(kept.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        raise InputError(f"not a resolved scenario: {error}", Where(str(path))) from error
+        raise InputError(f"not a resolved scenario: {error}", Where(str(kept))) from error
 
 
-def recorded_jobs(folder: Path) -> list[JobRequest]:
-    """The workload as it was submitted, in submit order."""
-    path = folder / "jobs.jsonl"
+def _scenario_of_trace(folder: Path, path: Path) -> Scenario:
+    manifest = read_manifest(folder)
+    scenario = literal_scenario(load_scenario(path), path.parent)
+    document = json.loads(scenario.model_dump_json(by_alias=True))
+    document["slurm"]["version"] = manifest.parameters["slurm_version"]
+    document["host"]["factor"] = manifest.parameters["factor"]
+    text = json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
+    if sha256_text(text) != manifest.scenario_sha256:
+        raise InputError(f"{folder} was recorded from another scenario than this", Where(str(path)))
+    return Scenario.model_validate(document)
+
+
+def recorded_jobs(folder: Path, path: Path | None = None) -> list[JobRequest]:
+    """The workload as it was submitted, in submit order; of a trace that is not kept: read from the scenario's file."""
+    kept = folder / "jobs.jsonl"
+    if path is not None and not kept.exists():
+        return list(resolve_jobs(load_scenario(path), path.parent))
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = kept.read_text(encoding="utf-8").splitlines()
         return [JobRequest(**json.loads(line)) for line in lines]
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"not a recorded workload: {error}", Where(str(path))) from error
+        raise InputError(f"not a recorded workload: {error}", Where(str(kept))) from error
 
 
 def same_conditions(now: Scenario, recorded: Scenario) -> bool:

@@ -19,13 +19,13 @@ VERSIONS = ("22.05", "24.11", "26.05")
 @click.argument("paths", nargs=-1)
 @click.option("--missing", "only_missing", is_flag=True, help="Only what is not recorded yet (the default).")
 @click.option("--version", "versions", multiple=True, type=click.Choice(VERSIONS), help="Default: all three.")
-@click.option("--factor", type=click.FloatRange(1, 100), default=20.0, show_default=True, help="Acceleration k.")
+@click.option("--factor", type=click.FloatRange(1, 100), help="Acceleration k. Default: the harness's.")
 @click.option("--repetitions", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--budget", default="120m", show_default=True, help="Start no further run after this time.")
 @click.option("--recordings", default="scenarios/recordings", show_default=True)
 @command("record")
 def record(
-    paths: tuple[str, ...], only_missing: bool, versions: tuple[str, ...], factor: float, repetitions: int,
+    paths: tuple[str, ...], only_missing: bool, versions: tuple[str, ...], factor: float | None, repetitions: int,
     budget: str, recordings: str, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Record scenarios (files or folders; default: the workloads) on real Slurm; goes on where it stopped.
@@ -34,22 +34,26 @@ def record(
     """
     del only_missing  # recorded runs are never replaced
     from slurmtwin.workload.resolve import resolve_jobs
+    from slurmtwin.worlds.outside import literal_scenario
     from slurmtwin_e2e.record import missing
     from slurmtwin_e2e.record import record as record_all
+    from slurmtwin_e2e.run import DEFAULT_FACTOR
 
     scenarios = []
     for path in scenario_files(paths, "scenarios/workloads"):
         scenario = load_scenario(path)
-        scenarios.append((scenario, list(resolve_jobs(scenario, path.parent))))
+        scenarios.append((literal_scenario(scenario, path.parent), list(resolve_jobs(scenario, path.parent))))
     root = Path(recordings)
-    wanted = list(missing(scenarios, versions or VERSIONS, factor, repetitions, root))
-    made, failed = record_all(wanted, root, parse_duration(budget) / SECOND, say)
-    left = len(wanted) - made
+    wanted = list(missing(scenarios, versions or VERSIONS, factor or DEFAULT_FACTOR, repetitions, root))
+    done = record_all(wanted, root, parse_duration(budget) / SECOND, say)
+    left = len(wanted) - done.made
     if as_json:
-        emit_json("record", {"made": made, "failed": failed, "missing": left})
+        emit_json("record", {"made": done.made, "late": done.late, "failed": done.failed, "missing": left})
     else:
-        emit_rows(("", ""), [("made", made), ("failed", len(failed)), ("missing", left)])
-    return ExitCode.FINDING if failed else ExitCode.FINE
+        emit_rows(
+            ("", ""), [("made", done.made), ("too late", done.late), ("failed", len(done.failed)), ("missing", left)]
+        )
+    return ExitCode.FINDING if done.failed else ExitCode.FINE
 
 
 @click.command()
