@@ -1,0 +1,184 @@
+"""The collector on excerpts of real runs' logs: what Slurm did is in the table, once and in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin_e2e.collect.job_numbers import JobNumbers
+from slurmtwin_e2e.collect.run_events import build_events
+from slurmtwin_e2e.collect.slurmctld_log import iso_ns, read_log
+from slurmtwin_e2e.collect.sources import expand_cpus, read_jobcomp, read_scripts
+from slurmtwin_e2e.facts import cpus_of_nodes
+from slurmtwin_e2e.recording import fault_documents
+
+DATA = Path(__file__).parent / "data"
+PROBES = Path(__file__).parents[2] / "scenarios" / "probes"
+SECOND = 1_000_000_000
+
+
+def events_of(excerpt: str) -> list[Event]:
+    """The table of one excerpt (SCENARIO-VERSION)."""
+    scenario = load_scenario(PROBES / f"{excerpt.rpartition('-')[0]}.yaml")
+    plan = json.loads((DATA / excerpt / "plan.json").read_text())
+    return build_events(DATA / excerpt, plan, fault_documents(scenario), cpus_of_nodes(scenario))
+
+
+def of_kind(events: list[Event], *kinds: Kind) -> list[Event]:
+    """Rows of these kinds, in order."""
+    return [event for event in events if event.kind in kinds]
+
+
+def told(event: Event) -> dict[str, Any]:
+    """The detail column."""
+    found: dict[str, Any] = json.loads(event.detail or "{}")
+    return found
+
+
+def test_every_scontrol_requeue_is_a_row() -> None:
+    """Also the last one, after which the job ran to the end of the recording and left no record of another end."""
+    events = events_of("requeue-loop-24.11")
+    requeued = of_kind(events, Kind.JOB_REQUEUED)
+    assert [round(e.t_ns / SECOND) for e in requeued] == [30, 191, 350]
+    assert len(of_kind(events, Kind.JOB_STARTED)) == len(of_kind(events, Kind.SCRIPT_STARTED)) == 4
+
+
+def test_every_node_failure_is_an_end_and_a_requeue() -> None:
+    """Seven times DOWN: seven ends as NODE_FAIL, seven requeues, and an eighth start (no hold after the fifth)."""
+    events = events_of("requeue-fail-loop-24.11")
+    assert [told(e)["state"] for e in of_kind(events, Kind.JOB_ENDED)] == ["NODE_FAIL"] * 7
+    assert len(of_kind(events, Kind.JOB_REQUEUED)) == 7
+    assert len(of_kind(events, Kind.JOB_STARTED)) == 8
+    assert not of_kind(events, Kind.JOB_HELD)
+
+
+def test_down_requeues_one_job_and_kills_the_other() -> None:
+    """Requeue is the default; --no-requeue ends the job; the job on the living node is left alone."""
+    events = events_of("down-default-24.11")
+    ended = {e.job_id: told(e) for e in of_kind(events, Kind.JOB_ENDED)}
+    assert {job: more["state"] for job, more in ended.items()} == {
+        1: "NODE_FAIL", 2: "NODE_FAIL", 3: "COMPLETED", 4: "COMPLETED",
+    }  # fmt: skip
+    assert [e.job_id for e in of_kind(events, Kind.JOB_REQUEUED)] == [1]
+    down = of_kind(events, Kind.NODE_DOWN)
+    assert [(e.node, round(e.t_ns / SECOND)) for e in down] == [("n[1-2,4]", 494)]
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+def test_the_backup_stops_before_the_primary_serves_again(version: str) -> None:
+    """REQUEST_CONTROL ends the backup's service 28 s before the primary begins; nobody signalled it."""
+    events = events_of(f"backup-takeover-{version}")
+    kinds = (Kind.SLURMCTLD_STARTED, Kind.SLURMCTLD_STOPPED, Kind.SLURMCTLD_CRASHED, Kind.SLURMCTLD_TOOK_OVER,
+             Kind.SLURMCTLD_STANDBY)  # fmt: skip
+    assert [(e.kind.value.split(".")[1], e.node) for e in of_kind(events, *kinds)] == [
+        ("standby", "ctl2"), ("started", "ctl1"), ("crashed", "ctl1"), ("took_over", "ctl2"), ("started", "ctl2"),
+        ("stopped", "ctl2"), ("started", "ctl1"), ("standby", "ctl2"),
+    ]  # fmt: skip
+    stopped, back = of_kind(events, Kind.SLURMCTLD_STOPPED)[0], of_kind(events, Kind.SLURMCTLD_STARTED)[-1]
+    assert told(stopped) == {"asked_by": "rpc"}
+    assert 28 < (back.t_ns - stopped.t_ns) / SECOND < 29
+
+
+def test_a_stop_that_the_harness_sent_is_one_row(tmp_path: Path) -> None:
+    """The note of the signal and the daemon's own line are the same fact."""
+    notes = [
+        {"t": iso_ns("2026-01-01T00:00:10"), "what": "zero", "zero": iso_ns("2026-01-01T00:00:10")},
+        {"t": iso_ns("2026-01-01T00:00:50"), "what": "daemon.signaled", "daemon": "slurmctld:ctl1", "signal": 15,
+         "whole_node": False},
+    ]  # fmt: skip
+    (tmp_path / "driver.jsonl").write_text("".join(json.dumps(n) + "\n" for n in notes))
+    (tmp_path / "scripts.log").touch()
+    (tmp_path / "slurmctld.log").write_text(
+        "[2026-01-01T00:00:05.000] Running as primary controller\n"
+        "[2026-01-01T00:00:50.300] Terminate signal SIGTERM received\n"
+    )
+    stopped = of_kind(build_events(tmp_path, {"factor": 20, "version": "24.11"}, [], {}), Kind.SLURMCTLD_STOPPED)
+    assert [e.actor for e in stopped] == ["harness"]
+
+
+def test_each_component_of_a_heterogeneous_job_is_submitted() -> None:
+    """The log names the leader alone; every component has a row with its own number in Slurm."""
+    events = events_of("het-jobs-22.05")
+    rows = [(e.job_id, told(e)["slurm_id"]) for e in of_kind(events, Kind.JOB_SUBMITTED)]
+    assert rows == [(1, "1"), (2, "2"), (3, "3"), (4, "4"), (5, "5")]
+    assert {e.job_id for e in of_kind(events, Kind.JOB_STARTED)} == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("excerpt", sorted(p.name for p in DATA.iterdir()))
+def test_scripts_say_on_which_node_they_ran(excerpt: str) -> None:
+    """It is a node of the allocation that Slurm logged."""
+    events = events_of(excerpt)
+    starts = {e.job_id: e.node for e in of_kind(events, Kind.JOB_STARTED)}
+    scripts = of_kind(events, Kind.SCRIPT_STARTED, Kind.SCRIPT_ENDED)
+    assert scripts
+    for row in scripts:
+        assert row.node
+        assert starts[row.job_id] in (row.node, "n[3-4]")
+
+
+@pytest.mark.parametrize("excerpt", sorted(p.name for p in DATA.iterdir()))
+def test_rows_are_in_time_order_and_no_job_starts_twice_without_an_end(excerpt: str) -> None:
+    """Of each job starts and ends alternate."""
+    events = events_of(excerpt)
+    assert [e.t_ns for e in events] == sorted(e.t_ns for e in events)
+    running: set[int | None] = set()
+    for event in of_kind(events, Kind.JOB_STARTED, Kind.JOB_ENDED):
+        assert (event.job_id in running) == (event.kind is Kind.JOB_ENDED)
+        running ^= {event.job_id}
+
+
+def test_a_number_that_a_lost_state_reuses_belongs_to_the_later_job() -> None:
+    """By time: before the second submit the number is the first job's."""
+    numbers = JobNumbers()
+    numbers.submitted(100, 1, [7], False)
+    numbers.submitted(500, 1, [8, 9], False)
+    assert numbers.resolve(1, 300) == (7, None)
+    assert numbers.resolve(1, 600) == (8, None)
+    assert numbers.components(1, 300) == [(1, 7)]
+    assert numbers.components(1, 600) == [(1, 8), (2, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("10", (3, None)),
+        ("10_2(12)", (3, 2)),
+        ("12", (3, 2)),
+        ("20+1(21)", (5, None)),
+        ("20+0", (4, None)),
+        ("99", None),
+    ],
+)
+def test_the_forms_of_a_job_number_in_the_log(text: str, known: tuple[int, int | None] | None) -> None:
+    """Plain, task of an array, component of a heterogeneous job; a number that nobody submitted is nobody's."""
+    numbers = JobNumbers()
+    numbers.submitted(0, 10, [3], True)
+    numbers.submitted(0, 20, [4, 5], False)
+    numbers.task(1, 12, 10, 2)
+    assert numbers.resolve_text(text, 50) == known
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("4(x2),1", [4, 4, 1]), ("2", [2]), ("", []), ("what", [])])
+def test_cpus_per_node_in_slurms_short_form(text: str, cpus: list[int]) -> None:
+    """An unreadable text is no knowledge, not an error."""
+    assert expand_cpus(text) == cpus
+
+
+def test_lines_cut_short_are_left_out(tmp_path: Path) -> None:
+    """A kill may cut the last line of any log."""
+    (tmp_path / "scripts.log").write_text("start 1 0 -1 0 1767225613.5 0 n1 1 - n1\nend 1 0 -1")
+    assert [line.host for line in read_scripts(tmp_path)] == ["n1"]
+    (tmp_path / "slurm_jobcomp.log").write_text("JobId=1 JobState=COMPL")
+    assert read_jobcomp(tmp_path) == []
+    (tmp_path / "slurmctld.log").write_text("[2026-01-01T00:00:05.000] Running as pri\n[2026-01-01T0")
+    assert list(read_log(tmp_path / "slurmctld.log")) == []
+
+
+def test_no_jobcomp_at_all_is_no_job_ended(tmp_path: Path) -> None:
+    """As when slurmctld died before the first end."""
+    assert read_jobcomp(tmp_path) == []
