@@ -23,6 +23,8 @@ NETWORK: Final = "slurmtwin"
 CGROUP: Final = "slurmtwin"
 CPU_SHARES: Final = 65_536
 START_LIMIT_S: Final = 30.0
+LOOK_S: Final = 1.0
+"""How long one wait for a container is: an interrupt that comes just before a wait is seen after it."""
 
 
 def docker(*arguments: str, check: bool = True, limit_s: float = 600.0) -> subprocess.CompletedProcess[str]:
@@ -136,12 +138,15 @@ def run_container(
             ["docker", *arguments, image, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
         )  # fmt: skip
-        try:
-            output, _ = child.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            remove([name])
-            output, _ = child.communicate()
-            return 124, output
-        return child.returncode, output
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        while True:
+            try:
+                output, _ = child.communicate(timeout=LOOK_S)
+                return child.returncode, output
+            except subprocess.TimeoutExpired:
+                if deadline is not None and time.monotonic() > deadline:
+                    remove([name])
+                    output, _ = child.communicate()
+                    return 124, output
     finally:
         remove([name])

@@ -48,6 +48,20 @@ def test_every_scontrol_requeue_is_a_row() -> None:
     assert len(of_kind(events, Kind.JOB_STARTED)) == len(of_kind(events, Kind.SCRIPT_STARTED)) == 4
 
 
+def test_a_requeue_needs_no_later_start_to_be_seen(tmp_path: Path) -> None:
+    """The same run cut after its last requeue: the log and jobcomp said it."""
+    folder = DATA / "requeue-loop-24.11"
+    for name in ("driver.jsonl", "slurm_jobcomp.log", "scripts.log"):
+        (tmp_path / name).write_text((folder / name).read_text())
+    lines = (folder / "slurmctld.log").read_text().splitlines()
+    cut = [line for line in lines if line < "[2026-01-01T00:07"]
+    assert len(cut) < len(lines)
+    (tmp_path / "slurmctld.log").write_text("\n".join(cut) + "\n")
+    scenario = load_scenario(PROBES / "requeue-loop.yaml")
+    events = build_events(tmp_path, {"factor": 20, "version": "24.11"}, fault_documents(scenario), {"n1": 4})
+    assert len(of_kind(events, Kind.JOB_STARTED)) == len(of_kind(events, Kind.JOB_REQUEUED)) == 3
+
+
 def test_every_node_failure_is_an_end_and_a_requeue() -> None:
     """Seven times DOWN: seven ends as NODE_FAIL, seven requeues, and an eighth start (no hold after the fifth)."""
     events = events_of("requeue-fail-loop-24.11")
