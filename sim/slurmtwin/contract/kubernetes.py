@@ -24,6 +24,7 @@ class Kubelet(Strict):
     topology_scope: Literal["container", "pod"] = "container"
     memory_manager: Literal["None", "Static"] = "None"
     reserved_cpus: str = Field("", pattern=rf"{CPU_LIST}|^$", description="reservedSystemCPUs, a CPU list such as 0-1")
+    exclusive_cpus: int = Field(0, ge=0, description="CPUs that the scenario's pods want for themselves on one node")
     system_reserved_memory: str = Field("", pattern=rf"{QUANTITY}|^$")
     eviction_hard: dict[str, str] = Field(default_factory=dict, description="signal: threshold; empty: kind's (off)")
     eviction_soft: dict[str, str] = Field(default_factory=dict)
