@@ -11,11 +11,12 @@ from slurmtwin_e2e.images import RELEASES
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One need: whether it is met, and what to do when it is not."""
+    """One need: whether it is met, what to do when it is not, and how long that takes."""
 
     need: str
     met: bool
     remedy: str
+    takes: str = ""
 
 
 def examine() -> list[Finding]:

@@ -1,33 +1,27 @@
-"""A cluster's life: made from a scenario's section, given images, watched until all runs, removed without a trace."""
+"""A handle on a running cluster: its nodes, kubectl, images, logs."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from slurmtwin.contract.errors import EnvironmentMissingError
-from slurmtwin.contract.kubernetes import KubernetesCluster
-from slurmtwin_e2e.docker import docker, remove
-from slurmtwin_e2e.kind import host, owner, programs, spec
-from slurmtwin_e2e.kind.owner import Owned
-from slurmtwin_e2e.kind.pins import cache_folder, pins, recipe_digest
-from slurmtwin_e2e.kind.programs import Say
+from slurmtwin_e2e.kind import programs
+from slurmtwin_e2e.kind.pins import cache_folder
 
 NETWORK: Final = "slurmtwin-kind"
 ADMIN: Final = "/etc/kubernetes/admin.conf"
 CREATE_LIMIT_S: Final = 600.0
 READY_LIMIT_S: Final = 240.0
+IMPORT: Final = ("ctr", "-n", "k8s.io", "images", "import", "--all-platforms", "--no-unpack", "--digests", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +64,8 @@ class Cluster:
         return listed
 
     def not_running(self) -> list[str]:
-        """Pods that do not run with all containers ready, as namespace/name: phase."""
-        waiting = []
+        """Pods whose containers are not all ready, as namespace/name: phase, and nodes that are not Ready."""
+        waiting = [f"node {node['metadata']['name']}" for node in self.items("nodes") if not is_ready(node)]
         for pod in self.items("pods", "-A"):
             statuses = pod["status"].get("containerStatuses", [])
             if pod["status"].get("phase") == "Succeeded" or (statuses and all(s["ready"] for s in statuses)):
@@ -83,12 +77,7 @@ class Cluster:
     def wait_until_running(self, limit_s: float = READY_LIMIT_S) -> None:
         """Wait until every node is Ready and every pod runs. Raises EnvironmentMissingError with what does not."""
         limit = time.monotonic() + limit_s
-        while True:
-            waiting = self.not_running() + [
-                f"node {node['metadata']['name']}" for node in self.items("nodes") if not _is_ready(node)
-            ]
-            if not waiting:
-                return
+        while waiting := self.not_running():
             if time.monotonic() > limit:
                 raise EnvironmentMissingError(f"{self.name}: not running after {limit_s:.0f} s: {', '.join(waiting)}")
             time.sleep(0.5)
@@ -99,8 +88,7 @@ class Cluster:
         save = subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE)
         importers = [
             subprocess.Popen(
-                ["docker", "exec", "-i", node, "ctr", "-n", "k8s.io", "images", "import", "--all-platforms",
-                 "--no-unpack", "--digests", "-"],
+                ["docker", "exec", "-i", node, *IMPORT],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             )
             for node in targets
@@ -120,26 +108,31 @@ class Cluster:
     def export_logs(self, target: Path) -> None:
         """kind's own collection: journal, containerd, kubelet and pod logs of every node."""
         target.mkdir(parents=True, exist_ok=True)
-        _kind("export", "logs", str(target), "--name", self.name, check=False)
+        run_kind("export", "logs", str(target), "--name", self.name, check=False)
 
 
-def _is_ready(node: dict[str, Any]) -> bool:
+def is_ready(node: dict[str, Any]) -> bool:
+    """Does a Node object carry Ready=True?"""
     conditions = node["status"].get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def folder_of(name: str) -> Path:
-    """Our files for a cluster: kubeconfig, kind's configuration, kubelet patches."""
+    """Our files for a cluster: kubeconfig, kind's configuration, kubelet patches, the record of its first state."""
     return cache_folder() / "clusters" / name
 
 
-def _kind(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run kind in a session of its own: Ctrl-C reaches us alone, and we decide what becomes of the cluster."""
+def run_kind(*arguments: str, check: bool = True) -> str:
+    """Run kind in a session of its own: Ctrl-C reaches us alone, and we decide what becomes of the cluster.
+
+    When this process is killed, kind is too. Raises EnvironmentMissingError with kind's last words.
+    """
     binary = programs.build(lambda _: None, ("kind",))["kind"]
     environment = os.environ | {"KIND_EXPERIMENTAL_DOCKER_NETWORK": NETWORK, "KIND_EXPERIMENTAL_PROVIDER": "docker"}
+    bound = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     child = subprocess.Popen(
-        [str(binary), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-        start_new_session=True,
+        [*bound, str(binary), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=environment, start_new_session=True,
     )  # fmt: skip
     try:
         output, _ = child.communicate(timeout=CREATE_LIMIT_S)
@@ -149,102 +142,4 @@ def _kind(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[st
         raise
     if check and child.returncode:
         raise EnvironmentMissingError(f"kind {arguments[0]} {arguments[1]} failed: {output.strip()[-2000:]}")
-    return subprocess.CompletedProcess(arguments, child.returncode, output, "")
-
-
-def spec_digest(wanted: KubernetesCluster) -> str:
-    """What a cluster is made of: its section, the node image's recipe, and this host's lack of a capability."""
-    text = f"{wanted.model_dump_json()}\0{recipe_digest()}\0{host.lacks_capability()}"
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def create(wanted: KubernetesCluster, say: Say, *, keep: bool = False, logs: Path | None = None) -> Cluster:
-    """Make a cluster and wait until all its pods run; on failure its logs go to `logs` and it is removed."""
-    name = spec.full_name(wanted)
-    folder = folder_of(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    shared = owner.write(Owned(name, owner.process_id(), keep, spec_digest(wanted)))
-    cluster = Cluster(name, tuple(plan.name for plan in spec.nodes(wanted)), shared, wanted.shared_directory)
-    try:
-        spec.write_patches(wanted, folder / "patches")
-        config = spec.kind_config(wanted, folder / "patches", shared, rootless_kubelet=host.lacks_capability())
-        (folder / "kind.json").write_text(json.dumps(config, indent=1) + "\n")
-        start = time.monotonic()
-        _kind(
-            "create", "cluster", "--config", str(folder / "kind.json"), "--image", pins().node_image,
-            "--kubeconfig", str(cluster.kubeconfig), "--retain",
-        )  # fmt: skip
-        made = time.monotonic() - start
-        cluster.wait_until_running()
-        took = time.monotonic() - start
-        say(f"cluster {name}: {len(cluster.nodes)} nodes made in {made:.0f} s, all pods running after {took:.0f} s")
-    except BaseException:
-        if logs is not None and owner.containers(name):
-            cluster.export_logs(logs / name)
-            say(f"logs of {name}: {logs / name}")
-        delete(name)
-        raise
-    return cluster
-
-
-def delete(name: str) -> None:
-    """Remove a cluster whatever is left of it: containers with their volumes, record, files, the last network."""
-    containers = owner.containers(name)
-    docker("unpause", *containers, check=False) if containers else None
-    if containers:
-        docker("rm", "-f", "-v", *containers, check=False)
-    docker("volume", "rm", "-f", f"{name}-shared", check=False)
-    shutil.rmtree(folder_of(name), ignore_errors=True)
-    if not owner.clusters_in_docker(spec.PREFIX):
-        docker("network", "rm", NETWORK, check=False)
-
-
-def sweep(say: Say) -> list[str]:
-    """Remove clusters whose owner is gone and which nobody asked to keep; returns their names."""
-    known = owner.records()
-    unrecorded = set(owner.clusters_in_docker(spec.PREFIX)) - {record.name for record in known}
-    stale = sorted({record.name for record in known if record.is_stale} | unrecorded)
-    for name in stale:
-        say(f"removing {name}, left behind by a run that is gone")
-        delete(name)
-    return stale
-
-
-@contextmanager
-def _terminated_as_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does, so that its clusters are removed."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def running(
-    wanted: Sequence[KubernetesCluster], say: Say, *, keep: bool = False, logs: Path | None = None
-) -> Iterator[list[Cluster]]:
-    """The clusters of a scenario, made one after the other; removed at the end unless `keep`."""
-    spec.refuse_impossible(wanted, host.capacity())
-    sweep(say)
-    made: list[Cluster] = []
-    with _terminated_as_interrupt():
-        try:
-            for section in wanted:
-                made.append(create(section, say, keep=keep, logs=logs))
-            yield made
-        except BaseException:
-            for cluster in made:
-                if logs is not None:
-                    cluster.export_logs(logs / cluster.name)
-            raise
-        finally:
-            if not keep:
-                for cluster in made:
-                    delete(cluster.name)
-            remove([])
+    return output

@@ -51,23 +51,29 @@ class Owned:
     spec: str
 
     @property
-    def volume(self) -> str:
-        """The volume that carries the record."""
-        return f"{self.name}-shared"
-
-    @property
     def is_stale(self) -> bool:
         """Nobody uses it and nobody asked to keep it."""
         return not self.keep and not is_alive(self.owner)
+
+
+def volume_of(name: str) -> str:
+    """The volume that carries a cluster's record."""
+    return f"{name}-shared"
+
+
+def directory(record: Owned) -> Path:
+    """The volume's directory on the host."""
+    return Path(docker("volume", "inspect", "-f", "{{.Mountpoint}}", volume_of(record.name)).stdout.strip())
 
 
 def write(record: Owned) -> Path:
     """Make the labelled volume; returns its directory on the host."""
     docker(
         "volume", "create", "--label", f"{CLUSTER_LABEL}={record.name}", "--label", f"{OWNER_LABEL}={record.owner}",
-        "--label", f"{KEEP_LABEL}={str(record.keep).lower()}", "--label", f"{SPEC_LABEL}={record.spec}", record.volume,
+        "--label", f"{KEEP_LABEL}={str(record.keep).lower()}", "--label", f"{SPEC_LABEL}={record.spec}",
+        volume_of(record.name),
     )  # fmt: skip
-    return Path(docker("volume", "inspect", "-f", "{{.Mountpoint}}", record.volume).stdout.strip())
+    return directory(record)
 
 
 def records() -> list[Owned]:

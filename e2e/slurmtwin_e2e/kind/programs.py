@@ -1,7 +1,8 @@
 """Go programs of the cluster, built from pinned modules and kept in the user's cache folder.
 
 Each program is a folder of node_image/go with its own go.mod and go.sum: Go itself checks every module against
-go.sum and refuses any other. A program that was built stays; an interrupted build goes on with the next program.
+go.sum and refuses any other. A program that was built stays, and Go keeps the packages of one that was interrupted:
+the next build goes on from there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin_e2e.kind.pins import cache_folder, data_folder, digest, pins
 
 Say = Callable[[str], None]
+HEARTBEAT_S: Final = 60.0
 ROOM_BYTES: Final = 12 * 2**30
 """Module cache, build cache, programs, images: what a cold build was seen to need, and some."""
 
@@ -72,19 +74,35 @@ def path_of(program: Program) -> Path:
     return cache_folder() / "programs" / f"{program.name}-{_key(program)}"
 
 
-def _build(program: Program, out: Path) -> None:
+def _build(program: Program, out: Path, say: Say) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f"{out.name}.part{os.getpid()}")
     environment = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
     command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", _flags(program), "-o", str(part)]
-    done = subprocess.run(
+    child = subprocess.Popen(
         [*command, program.package], cwd=data_folder() / "go" / program.name, env=environment,
-        capture_output=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    if done.returncode:
+    try:
+        output = _wait(child, program, say)
+        if child.returncode:
+            raise EnvironmentMissingError(f"go build {program.name} failed: {output.strip()[-1500:]}")
+        part.replace(out)
+    finally:
+        child.kill()
+        child.wait()
         part.unlink(missing_ok=True)
-        raise EnvironmentMissingError(f"go build {program.name} failed: {done.stderr.strip()[-1500:]}")
-    part.replace(out)
+
+
+def _wait(child: subprocess.Popen[str], program: Program, say: Say) -> str:
+    """Wait for a build, saying now and then how long it has been at it."""
+    start = time.monotonic()
+    while True:
+        try:
+            return child.communicate(timeout=HEARTBEAT_S)[0]
+        except subprocess.TimeoutExpired:
+            minutes = (time.monotonic() - start) / 60
+            say(f"  {program.name}: {minutes:.1f} min of about {program.minutes:.0f}")
 
 
 def build(say: Say, only: tuple[str, ...] = ()) -> dict[str, Path]:
@@ -98,7 +116,7 @@ def build(say: Say, only: tuple[str, ...] = ()) -> dict[str, Path]:
         left = sum(later.minutes for later in missing[number - 1 :])
         say(f"building {program.name} ({number} of {len(missing)}; about {left:.0f} min to go on 2 cores)")
         start = time.monotonic()
-        _build(program, path_of(program))
+        _build(program, path_of(program), say)
         say(f"built {program.name} in {time.monotonic() - start:.0f} s")
     return {program.name: path_of(program) for program in wanted}
 

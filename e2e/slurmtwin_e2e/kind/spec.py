@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster, NodeGroup
+from slurmtwin.contract.quantity import quantity_bytes
 from slurmtwin_e2e.kind.host import Capacity
 from slurmtwin_e2e.kind.pins import pins
 
@@ -22,6 +24,7 @@ WORKER_BYTES: Final = 170 * 2**20
 """Memory of an idle control plane and worker; measured figures are in docs/kind.md."""
 NODE_DISK_BYTES: Final = 900 * 2**20
 """What one node's volume takes when it starts: the content store is copied, then images are unpacked."""
+POD_RANGE_BITS: Final = 24
 KIND_EVICTION: Final = {"imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
 """kind's own: no eviction for disk."""
 
@@ -71,6 +74,7 @@ def refuse_impossible(clusters: Sequence[KubernetesCluster], capacity: Capacity)
             raise InputError(f"Kubernetes {cluster.kubernetes} has no node image here", hint=f"kubernetes: '{have}'")
         for plan in nodes(cluster):
             _refuse_kubelet(plan.name, plan.group.kubelet, capacity)
+        _refuse_networks(cluster)
     _refuse_sizes(clusters, capacity)
 
 
@@ -83,10 +87,29 @@ def _refuse_kubelet(node: str, kubelet: Kubelet, capacity: Capacity) -> None:
             raise InputError(f"{node}: a static CPU manager needs reserved CPUs", hint="reserved_cpus: '0'")
         if len(reserved) >= capacity.cpus:
             raise InputError(f"{node}: all {capacity.cpus} CPUs are reserved, none is left for exclusive use")
+    if kubelet.exclusive_cpus > exclusive_cpus(kubelet, capacity):
+        raise InputError(
+            f"{node}: {kubelet.exclusive_cpus} exclusive CPUs are asked for, "
+            f"{exclusive_cpus(kubelet, capacity)} can be had on this host"
+        )
+    if kubelet.system_reserved_memory and quantity_bytes(kubelet.system_reserved_memory) >= capacity.memory:
+        raise InputError(f"{node}: {kubelet.system_reserved_memory} for the system, more than the host has")
     if kubelet.memory_manager == "Static" and not kubelet.system_reserved_memory:
         raise InputError(f"{node}: a static memory manager needs system_reserved_memory")
     if set(kubelet.eviction_soft) != set(kubelet.eviction_soft_grace):
         raise InputError(f"{node}: eviction_soft and eviction_soft_grace name different signals")
+
+
+def _refuse_networks(cluster: KubernetesCluster) -> None:
+    try:
+        pods, services = ip_network(cluster.pod_subnet), ip_network(cluster.service_subnet)
+    except ValueError as error:
+        raise InputError(f"{full_name(cluster)}: not a network: {error}") from error
+    if pods.overlaps(services):
+        raise InputError(f"{full_name(cluster)}: pod and service networks overlap")
+    ranges = 2 ** max(0, POD_RANGE_BITS - pods.prefixlen)
+    if pods.prefixlen > POD_RANGE_BITS or ranges < sum(1 for _ in nodes(cluster)):
+        raise InputError(f"{full_name(cluster)}: pod network {pods} is too small, each node takes a /{POD_RANGE_BITS}")
 
 
 def _refuse_sizes(clusters: Sequence[KubernetesCluster], capacity: Capacity) -> None:
@@ -123,14 +146,19 @@ def kubelet_patch(kubelet: Kubelet) -> dict[str, Any]:
         out["systemReserved"] = {"memory": kubelet.system_reserved_memory}
     if kubelet.memory_manager != "None":
         out["memoryManagerPolicy"] = kubelet.memory_manager
-        limits = {"memory": kubelet.system_reserved_memory}
-        out["reservedMemory"] = [{"numaNode": 0, "limits": limits}]
+        out["reservedMemory"] = [{"numaNode": 0, "limits": {"memory": str(_reserved_memory(kubelet))}}]
     if kubelet.eviction_hard:
         out["evictionHard"] = KIND_EVICTION | kubelet.eviction_hard
     if kubelet.eviction_soft:
         out["evictionSoft"] = kubelet.eviction_soft
         out["evictionSoftGracePeriod"] = kubelet.eviction_soft_grace
     return out
+
+
+def _reserved_memory(kubelet: Kubelet) -> int:
+    """Bytes the memory manager must set aside: the kubelet refuses any other sum (system + hard eviction)."""
+    hard = kubelet.eviction_hard.get("memory.available", "0")
+    return quantity_bytes(kubelet.system_reserved_memory) + quantity_bytes(hard)
 
 
 def write_patches(cluster: KubernetesCluster, folder: Path) -> None:

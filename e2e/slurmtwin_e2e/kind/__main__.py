@@ -1,0 +1,101 @@
+"""The cluster by hand: `python -m slurmtwin_e2e.kind image | up | down | sweep`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from slurmtwin.contract.errors import ExitCode, SlurmtwinError
+from slurmtwin.contract.kubernetes import KubernetesCluster, NodeGroup
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin_e2e.kind import host, image, lifecycle, owner, spec
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _ready(yes: bool) -> None:
+    host.prepare(_say, may_reconfigure=yes)
+    image.ensure(_say)
+
+
+def _sections(scenario: str | None, workers: int) -> tuple[KubernetesCluster, ...]:
+    if scenario is None:
+        return (KubernetesCluster(workers=[NodeGroup(count=workers)]),)
+    return load_scenario(Path(scenario)).clusters
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Node image and clusters of the world `kind`."""
+
+
+@main.command("image")
+@click.option("--yes", is_flag=True, help="Let Docker be reconfigured where a missing capability makes it necessary.")
+def image_command(yes: bool) -> None:
+    """Make sure that the node image is here: present, pulled or built."""
+    host.prepare(_say, may_reconfigure=yes)
+    click.echo(image.ensure(_say))
+
+
+@main.command()
+@click.argument("scenario", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.option("--workers", default=3, show_default=True, type=click.IntRange(1, 64))
+@click.option("--yes", is_flag=True, help="Let Docker be reconfigured where it is necessary.")
+def up(scenario: str | None, workers: int, yes: bool) -> None:
+    """Make the clusters of a scenario (or one of 1 + WORKERS nodes) and leave them; prints their kubeconfigs."""
+    sections = _sections(scenario, workers)
+    spec.refuse_impossible(sections, host.capacity())
+    _ready(yes)
+    with lifecycle.running(sections, _say, keep=True, logs=Path("out/kind-logs")) as clusters:
+        for cluster in clusters:
+            click.echo(cluster.kubeconfig)
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+def down(names: tuple[str, ...]) -> None:
+    """Remove kept clusters: those named, or all of ours."""
+    here = {record.name for record in owner.records()} | set(owner.clusters_in_docker(spec.PREFIX))
+    for name in sorted(spec.PREFIX + name.removeprefix(spec.PREFIX) for name in names) or sorted(here):
+        lifecycle.delete(name)
+        click.echo(f"removed {name}")
+    lifecycle.sweep(_say)
+
+
+@main.command()
+def sweep() -> None:
+    """Remove what runs that are gone have left behind."""
+    for name in lifecycle.sweep(_say):
+        click.echo(f"removed {name}")
+
+
+@main.command()
+@click.option("--yes", is_flag=True, help="Let Docker be reconfigured where it is necessary.")
+def smoke(yes: bool) -> None:
+    """Make the node image and a cluster of 1 + 3 nodes, use it, prove it clean, remove it."""
+    _ready(yes)
+    with lifecycle.running(_sections(None, 3), _say, logs=Path("out/kind-logs")) as clusters:
+        cluster = clusters[0]
+        cluster.kubectl("create", "namespace", "smoke")
+        cluster.kubectl("create", "configmap", "one", "-n", "smoke", "--from-literal=a=b")
+        (cluster.shared / "seen").write_text("by all nodes\n")
+        left = lifecycle.make_clean(cluster)
+        click.echo(f"nodes: {len(cluster.nodes)}; clean: {not left}")
+        for row in left:
+            click.echo(f"  {row}")
+        if left:
+            sys.exit(ExitCode.FINDING)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SlurmtwinError as error:
+        _say(f"error: {error}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
