@@ -74,6 +74,18 @@ def determinism(session: nox.Session) -> None:
 
 
 @nox.session(python="3.11", default=False)
+def pinning(session: nox.Session) -> None:
+    """The kubelet model against fresh answers of the real managers: `-- COUNT SEED`; needs Go."""
+    install(session)
+    count, seed, *_ = [*session.posargs, *("10000", "1")[len(session.posargs) :]]
+    answers = Path(session.create_tmp()) / "pinning.jsonl.gz"
+    build = session.create_tmp()
+    arguments = ("--count", count, "--seed", seed, "--build", build, "--out", str(answers))
+    session.run("python", "-m", "slurmtwin_e2e.pinning.oracle", *arguments)
+    session.run("python", "-m", "slurmtwin.worlds.pinning", str(answers))
+
+
+@nox.session(python="3.11", default=False)
 def record(session: nox.Session) -> None:
     """Record what is missing with the real Slurm (needs Docker): `nox -s record -- --budget 120m`."""
     install(session)

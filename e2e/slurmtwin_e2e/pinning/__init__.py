@@ -1,0 +1,1 @@
+"""The real kubelet's CPU, memory and topology managers as an oracle of pinning."""

@@ -1,0 +1,1 @@
+"""The kubelet: what it pins, starts, kills and reports on one node."""
