@@ -22,13 +22,15 @@ from slurmtwin_operator.core.observed import Condition, ObjectKind
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Read this Slurm node just before acting; do nothing unless all that is set holds."""
+    """Read this Slurm node (and pod) just before acting; do nothing unless all that is set holds."""
 
     node: str
     idle: bool = False
     """It is drained and no job is on it, or Slurm answers and does not know it."""
     reason: str | None = None
     """Its reason is still this one."""
+    no_pod: bool = False
+    """The API server itself, not a cache, has no pod of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,8 @@ class Memory:
     """(Slurm node, when) of drains asked for."""
     created: tuple[tuple[str, int], ...] = ()
     """(pod name, when) of creations asked for; used with unseen_creation wait."""
+    orphans: tuple[tuple[str, int], ...] = ()
+    """(Slurm node, since when) of records without a pod."""
     submitted_ns: int = -1
     """When the placeholder job was submitted."""
     rounds: int = 0

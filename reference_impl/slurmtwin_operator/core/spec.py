@@ -44,7 +44,8 @@ CONF_OPTIONS: Final = frozenset(
 PARTITION_OPTIONS: Final = frozenset(
     """AllowAccounts AllowGroups AllowQos CpuBind DefCpuPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode DefaultTime
     Default DenyAccounts DenyQos DisableRootJobs ExclusiveUser GraceTime Hidden LLN MaxCPUsPerNode MaxMemPerCPU
-    MaxMemPerNode MaxNodes MaxTime MinNodes OverSubscribe OverTimeLimit PowerDownOnIdle PreemptMode PriorityJobFactor PriorityTier
+    MaxMemPerNode MaxNodes MaxTime MinNodes OverSubscribe OverTimeLimit PowerDownOnIdle PreemptMode PriorityJobFactor
+    PriorityTier
     QOS ReqResv ResumeTimeout RootOnly State SuspendTime SuspendTimeout TRESBillingWeights""".split()
 )
 """Options of a PartitionName line a user may set; Nodes is the operator's own."""

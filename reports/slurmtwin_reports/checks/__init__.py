@@ -23,6 +23,7 @@ from slurmtwin_reports.checks import (
     requeue_hold,
     usable_nodes,
 )
+from slurmtwin_reports.checks.operator import OPERATOR_PROPERTIES
 from slurmtwin_reports.history import History
 from slurmtwin_reports.verdict import Verdict
 
@@ -36,6 +37,8 @@ PROPERTIES: Final[dict[str, Check]] = {
     )
 }  # fmt: skip
 """Every property by its name, in the order of a report."""
+ASKED_FOR: Final[dict[str, Check]] = PROPERTIES | OPERATOR_PROPERTIES
+"""Also those that are judged only when they are named: an operator's, of runs that have one."""
 
 
 def run_checks(history: History, names: Iterable[str] | None = None) -> list[Verdict]:
@@ -43,8 +46,8 @@ def run_checks(history: History, names: Iterable[str] | None = None) -> list[Ver
     chosen = list(PROPERTIES) if names is None else list(names)
     out = []
     for name in chosen:
-        check = PROPERTIES.get(name)
+        check = ASKED_FOR.get(name)
         if check is None:
-            raise InputError(f"no property is called {name!r}", hint=f"one of {', '.join(PROPERTIES)}")
+            raise InputError(f"no property is called {name!r}", hint=f"one of {', '.join(ASKED_FOR)}")
         out.append(check(history).about(history.scenario, history.version, history.world))
     return out

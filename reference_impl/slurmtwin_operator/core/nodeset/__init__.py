@@ -81,7 +81,7 @@ def _finish(p: Pass, created: tuple[tuple[str, int], ...] = ()) -> Plan:
     status = records.status_of(p)
     memory = Memory(
         generation=me.generation, deleted=tuple(sorted(p.deleted.items())),
-        drained=tuple(sorted(p.drained.items())), created=created,
+        drained=tuple(sorted(p.drained.items())), created=created, orphans=tuple(sorted(p.orphans.items())),
     )  # fmt: skip
     conditions = records.conditions_of(p, status)
     requeue = SOON_NS if p.unsettled else LATE_NS

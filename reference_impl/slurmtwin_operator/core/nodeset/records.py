@@ -7,7 +7,7 @@ from typing import Any
 from slurmtwin_operator.core.actions import DeleteSlurmNode, Guard, Why
 from slurmtwin_operator.core.conditions import settle
 from slurmtwin_operator.core.nodeset.scale import wanted_number
-from slurmtwin_operator.core.nodeset.survey import Pass
+from slurmtwin_operator.core.nodeset.survey import ORPHAN_NS, Pass
 from slurmtwin_operator.core.observed import Condition, SlurmNode
 
 
@@ -18,11 +18,18 @@ def prune(p: Pass) -> bool:
     pods = {pod.name for pod in p.o.pods}
     left = [n for n in p.o.slurm.nodes if n.name not in pods and n.dynamic and p.o.me.name in n.features]
     machines = {node.name for node in p.o.kube_nodes}
+    before = dict(p.memory.orphans)
+    wait = 0 if p.o.me.deleting else ORPHAN_NS
     for node in sorted(left, key=lambda n: n.name):
-        if _defunct(node, machines, p):
-            p.actions.append(DeleteSlurmNode(node.name, Guard(node.name, reason=node.reason) if p.sw.recheck else None))
+        if not _defunct(node, machines, p):
+            continue
+        since = p.orphans[node.name] = before.get(node.name, p.now)
+        p.unsettled = True
+        if p.now - since >= wait:
+            p.actions.append(
+                DeleteSlurmNode(node.name, Guard(node.name, reason=node.reason, no_pod=True) if p.sw.recheck else None)
+            )
             p.say(Why.PRUNED, node.name)
-            p.unsettled = True
     return not left
 
 

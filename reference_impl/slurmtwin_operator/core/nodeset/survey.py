@@ -10,6 +10,8 @@ from slurmtwin_operator.core.observed import KubeNode, NodeSetObserved, Pod, Slu
 SECOND: Final = 1_000_000_000
 REMEMBER_NS: Final = 60 * SECOND
 """How long an asked-for delete or drain is believed without being seen; then it is decided anew."""
+ORPHAN_NS: Final = 60 * SECOND
+"""A record without a pod for so long is defunct: its pod is not just being replaced, or missing from a cache."""
 REGISTER_NS: Final = 60 * SECOND
 """A pod that is ready so long and unknown to Slurm counts as unregistered."""
 
@@ -47,6 +49,7 @@ class Pass:
         "memory",
         "now",
         "o",
+        "orphans",
         "reasons",
         "sw",
         "unsettled",
@@ -64,6 +67,7 @@ class Pass:
         """Slurm answered this pass, so it can be told things."""
         self.deleted = {uid: at for uid, at in memory.deleted if now - at < REMEMBER_NS}
         self.drained = {node: at for node, at in memory.drained if now - at < REMEMBER_NS}
+        self.orphans: dict[str, int] = {}
         self.unsettled = False
         self.members = self._survey()
 
