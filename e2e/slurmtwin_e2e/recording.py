@@ -17,6 +17,7 @@ from slurmtwin.contract.events import COLUMNS, Event, Kind
 from slurmtwin.contract.jobs import JobRequest, to_dict
 from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block, write_manifest
 from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.world import conditions_sha256
 from slurmtwin_e2e.collect.run_events import build_events
 from slurmtwin_e2e.facts import cluster_facts, cpus_of_nodes
 from slurmtwin_e2e.lateness import lateness_of
@@ -80,20 +81,22 @@ def _notes(raw: RawRun) -> list[dict[str, Any]]:
 
 
 def build_manifest(
-    place: Place, scenario: Scenario, raw: RawRun, events: Sequence[Event], packages: dict[str, str], resolved: str
-) -> Manifest:
+    place: Place, scenario: Scenario, jobs: Sequence[JobRequest], raw: RawRun, events: Sequence[Event],
+    packages: dict[str, str],
+) -> Manifest:  # fmt: skip
     """Provenance of one run: software, factor, host, what the harness overrode, what came out."""
     notes = _notes(raw)
     zero = next(int(n["zero"]) for n in notes if n["what"] == "zero")
     late = lateness_of(notes)
     why = next((json.loads(e.detail or "{}").get("why", "") for e in reversed(events) if e.kind is Kind.RUN_ENDED), "")
     return Manifest(
-        world="slurm", scenario=scenario.name, scenario_sha256=sha256_text(resolved),
+        world="slurm", scenario=scenario.name, scenario_sha256=sha256_text(resolved_text(scenario, place)),
         seed=0, replication=place.repetition,
         software={**software_block(), "slurm": place.version, "packages": packages},
         parameters={
             "slurm_version": place.version, "factor": place.factor, "epoch_ns": zero,
             "cluster": cluster_facts(scenario).to_dict(), "overridden": raw.files.overridden,
+            "conditions_sha256": conditions_sha256(scenario, jobs),
             "accelerated_by": "libfaketime" if place.factor != 1 else "",
         },
         environment=environment_block(),
@@ -117,7 +120,7 @@ def write_recording(
     late = lateness_of(_notes(raw))
     if late is not None and late.excess:
         raise LateRunError(f"{place.run_id}: {late.excess}")
-    manifest, events = read_run(place, scenario, raw, packages)
+    manifest, events = read_run(place, scenario, jobs, raw, packages)
     if scenario.workload.file is None:
         _write_folder(target, place, manifest, events, resolved_text(scenario, place), jobs)
     else:
@@ -153,7 +156,7 @@ def write_run(
     target: Path, place: Place, scenario: Scenario, jobs: Sequence[JobRequest], raw: RawRun, packages: dict[str, str]
 ) -> tuple[Manifest, list[Event]]:
     """Write one run folder, whole or not at all. Raises IncompleteRunError when the driver did not finish."""
-    manifest, events = read_run(place, scenario, raw, packages)
+    manifest, events = read_run(place, scenario, jobs, raw, packages)
     _write_folder(target, place, manifest, events, resolved_text(scenario, place), jobs)
     return manifest, events
 
@@ -179,13 +182,13 @@ def _write_folder(
 
 
 def read_run(
-    place: Place, scenario: Scenario, raw: RawRun, packages: dict[str, str]
+    place: Place, scenario: Scenario, jobs: Sequence[JobRequest], raw: RawRun, packages: dict[str, str]
 ) -> tuple[Manifest, list[Event]]:  # fmt: skip
     """Manifest and event table of a raw run. Raises IncompleteRunError when the driver did not finish."""
     if not any(note["what"] == "finished" for note in _notes(raw)):
         raise IncompleteRunError(f"{place.run_id}: the driver did not finish")
     events = [_rounded(event) for event in run_events(scenario, raw)]
-    return build_manifest(place, scenario, raw, events, packages, resolved_text(scenario, place)), events
+    return build_manifest(place, scenario, jobs, raw, events, packages), events
 
 
 def resolved_text(scenario: Scenario, place: Place) -> str:

@@ -46,7 +46,7 @@ def run_scenario(order: RunOrder) -> RunAnswer:
     with tempfile.TemporaryDirectory(prefix="slurmtwin-slurm-") as folder:
         raw = run_raw(scenario, order.jobs, place.version, place.factor, Path(folder, "run"))
         if order.folder is None:
-            return RunAnswer(*read_run(place, scenario, raw, packages))
+            return RunAnswer(*read_run(place, scenario, order.jobs, raw, packages))
         written = Path(folder, "written")
         answer = RunAnswer(*write_run(written, place, scenario, order.jobs, raw, packages))
         shutil.copytree(written, order.folder, dirs_exist_ok=True)

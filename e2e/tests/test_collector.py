@@ -62,6 +62,15 @@ def test_a_requeue_needs_no_later_start_to_be_seen(tmp_path: Path) -> None:
     assert len(of_kind(events, Kind.JOB_STARTED)) == len(of_kind(events, Kind.JOB_REQUEUED)) == 3
 
 
+def test_what_happens_after_the_budget_is_not_in_the_table() -> None:
+    """The driver stops the daemons a little later; the twin would end at the budget."""
+    scenario = load_scenario(PROBES / "requeue-loop.yaml")
+    plan = {"factor": 20, "version": "24.11", "max_ns": 300 * SECOND}
+    events = build_events(DATA / "requeue-loop-24.11", plan, fault_documents(scenario), {"n1": 4})
+    assert (events[-1].kind, events[-1].t_ns) == (Kind.RUN_ENDED, 300 * SECOND)
+    assert len(of_kind(events, Kind.JOB_STARTED)) == 2
+
+
 def test_every_node_failure_is_an_end_and_a_requeue() -> None:
     """Seven times DOWN: seven ends as NODE_FAIL, seven requeues, and an eighth start (no hold after the fifth)."""
     events = events_of("requeue-fail-loop-24.11")

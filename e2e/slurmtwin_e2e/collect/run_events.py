@@ -107,7 +107,16 @@ class Builder:
         self._job_runs()
         self._script_rows()
         self.rows.sort(key=lambda e: e.t_ns)
-        return self.rows
+        return self._within_budget()
+
+    def _within_budget(self) -> list[Event]:
+        """Without what Slurm did between the end of the budget and its daemons' end."""
+        ended = next((e for e in self.rows if e.kind is Kind.RUN_ENDED), None)
+        limit = self.plan.get("max_ns")
+        if ended is None or limit is None or ended.t_ns <= limit:
+            return self.rows
+        kept = [e for e in self.rows if e.t_ns <= limit]
+        return [*kept, ended._replace(t_ns=limit)]
 
     # -- what the harness did -------------------------------------------------------------------------------------
 

@@ -238,11 +238,11 @@ class Driver:
             self.act(action)
         limit = self.zero + self.plan["max_ns"]
         ended, moved = -1, time.time_ns()
-        while time.time_ns() < min(limit, moved + self.plan["tail_ns"]):
+        while (left := min(limit, moved + self.plan["tail_ns"]) - time.time_ns()) > 0:
             count = self.ends()
             if count != ended:
                 ended, moved = count, time.time_ns()
-            self._wait_until(time.time_ns() + 15 * SECOND, following)
+            self._wait_until(time.time_ns() + min(left, 15 * SECOND), following)
             self.daemons.reap()
             if following or time.time_ns() < self.zero + self.plan["min_ns"]:
                 continue

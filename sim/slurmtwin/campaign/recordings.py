@@ -14,8 +14,9 @@ from typing import Any, Final
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.jobs import JobRequest
-from slurmtwin.contract.manifest import Manifest, read_manifest, sha256_text
+from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.contract.world import conditions_sha256
 from slurmtwin.workload.resolve import resolve_jobs
 from slurmtwin.worlds.outside import literal_scenario
 from slurmtwin.worlds.start_times import StartTimes
@@ -64,15 +65,14 @@ def recorded_scenario(folder: Path, path: Path | None = None) -> Scenario:
 
 
 def _scenario_of_trace(folder: Path, path: Path) -> Scenario:
-    manifest = read_manifest(folder)
+    parameters = read_manifest(folder).parameters
     scenario = literal_scenario(load_scenario(path), path.parent)
-    document = json.loads(scenario.model_dump_json(by_alias=True))
-    document["slurm"]["version"] = manifest.parameters["slurm_version"]
-    document["host"]["factor"] = manifest.parameters["factor"]
-    text = json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
-    if sha256_text(text) != manifest.scenario_sha256:
-        raise InputError(f"{folder} was recorded from another scenario than this", Where(str(path)))
-    return Scenario.model_validate(document)
+    jobs = list(resolve_jobs(scenario, path.parent))
+    if conditions_sha256(scenario, jobs) != parameters.get("conditions_sha256"):
+        raise InputError(f"{folder} was recorded from other settings or jobs than these", Where(str(path)))
+    host = scenario.host.model_copy(update={"factor": float(parameters["factor"])})
+    slurm = scenario.slurm.model_copy(update={"version": parameters["slurm_version"]})
+    return scenario.model_copy(update={"host": host, "slurm": slurm})
 
 
 def recorded_jobs(folder: Path, path: Path | None = None) -> list[JobRequest]:

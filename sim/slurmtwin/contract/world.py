@@ -6,13 +6,14 @@ readers (files, traces, generators) is resolved before it is called.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from slurmtwin.contract.events import Event
-from slurmtwin.contract.jobs import JobRequest
-from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.jobs import JobRequest, to_dict
+from slurmtwin.contract.manifest import Manifest, sha256_text
 from slurmtwin.contract.scenario import Scenario
 
 
@@ -37,3 +38,16 @@ class RunAnswer:
     manifest: Manifest
     events: Sequence[Event]
     """In the order of the table."""
+
+
+def conditions_sha256(scenario: Scenario, jobs: Sequence[JobRequest]) -> str:
+    """Hex hash of what a run is made of: Slurm's settings but the version, the jobs, the faults.
+
+    Defaults are left out, so that a new key of the scenario format does not change it.
+    """
+    document = {
+        "slurm": scenario.slurm.model_dump(mode="json", exclude_defaults=True, exclude={"version"}),
+        "faults": [f.model_dump(mode="json", exclude_defaults=True) | {"kind": f.kind} for f in scenario.faults],
+        "jobs": [to_dict(job) for job in sorted(jobs, key=lambda job: (job.submit_ns, job.job_id))],
+    }
+    return sha256_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
