@@ -58,7 +58,8 @@ BUGS = (
     ),
     Bug(
         "SO#79 and X20: no REST client means drained",
-        Story("fails-open", (START, (30, job(1, 300, 3)), (50, rest("absent")), (60, scale(1)), (120, rest("up"))), 1200),
+        Story("fails-open", (START, (30, job(1, 300, 3)), (50, rest("absent")), (60, scale(1)),
+                             (120, rest("up"))), 1200),
         {"rest_missing": "open", "recheck": False},
         "no-busy-pod-deleted",
     ),
@@ -114,7 +115,8 @@ BUGS = (
     ),
     Bug(
         "X18: a pass that stops at the failed refresh replaces no dead pod until Slurm is back",
-        Story("dead-while-away", (START, (40, rest("down")), (50, faulty("pod.fail", lambda k: k.fail_pod("w-0")))), 500),
+        Story("dead-while-away", (START, (40, rest("down")), (50, faulty("pod.fail", lambda k: k.fail_pod("w-0")))),
+              500),
         {"rest_down": "stop-pass"},
         "dead-pod-left",
     ),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.testing.kube import FakeKube, Resource
-from slurmtwin_operator.testing.slurm import Refused
+from slurmtwin_operator.testing.slurm import RefusedError
 
 WHO = "operator"
 
 
-class Unreachable(Refused):
+class UnreachableError(RefusedError):
     """slurmrestd does not answer."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Unreachable(Refused):
 
 
 def perform(kube: FakeKube, resource: Resource, action: a.Action) -> None:
-    """Apply one action to the doubles. Raises Refused when it fails."""
+    """Apply one action to the doubles. Raises RefusedError when it fails."""
     if isinstance(action, a.DrainNode | a.ResumeNode | a.CommentNode | a.DeleteSlurmNode | a.Reserve):
         _tell_slurm(kube, action)
     elif isinstance(action, a.CreatePod):
@@ -42,7 +42,7 @@ def _tell_slurm(
 ) -> None:
     slurm = kube.slurm
     if not slurm.answers:
-        raise Unreachable
+        raise UnreachableError
     if isinstance(action, a.DrainNode):
         slurm.drain(action.node, action.reason, WHO)
     elif isinstance(action, a.ResumeNode):
@@ -52,7 +52,7 @@ def _tell_slurm(
     elif isinstance(action, a.CommentNode):
         record = slurm.nodes.get(action.node)
         if record is None:
-            raise Refused(f"slurmctld knows no node {action.node}")
+            raise RefusedError(f"slurmctld knows no node {action.node}")
         record.comment = action.comment
     elif action.on:
         slurm.reservations.add(action.name)
@@ -63,7 +63,7 @@ def _tell_slurm(
 def _label(kube: FakeKube, action: a.LabelPod) -> None:
     pod = kube.pods.get(action.name)
     if pod is None or pod.uid != action.uid:
-        raise Refused(f'pods "{action.name}" not found')
+        raise RefusedError(f'pods "{action.name}" not found')
     if action.value is None:
         pod.labels.pop(action.key, None)
     else:
@@ -74,12 +74,12 @@ def _label(kube: FakeKube, action: a.LabelPod) -> None:
 def _machine(kube: FakeKube, action: a.Action) -> None:
     if isinstance(action, a.CordonNode):
         if action.node not in kube.machines:
-            raise Refused(f'nodes "{action.node}" not found')
+            raise RefusedError(f'nodes "{action.node}" not found')
         kube.change_machine(action.node, WHO, unschedulable=action.on, mirrored=action.on)
     elif isinstance(action, a.LockNode):
         machine = kube.machines.get(action.node)
         if machine is None:
-            raise Refused(f'nodes "{action.node}" not found')
+            raise RefusedError(f'nodes "{action.node}" not found')
         machine.locked = action.state
         if action.state == "pending":
             machine.foreign_pods = 0
@@ -88,4 +88,4 @@ def _machine(kube: FakeKube, action: a.Action) -> None:
     elif isinstance(action, a.DeleteNode):
         kube.delete_machine(action.node, action.instance)
     else:
-        raise Refused(f"{action.do} belongs to another kind of object")
+        raise RefusedError(f"{action.do} belongs to another kind of object")

@@ -16,9 +16,9 @@ from slurmtwin_operator.core import plan as own_plan
 from slurmtwin_operator.core.actions import Action, Guard, Memory, Plan
 from slurmtwin_operator.core.observed import Identity, NodeSetObserved, Policy, Slurm
 from slurmtwin_operator.core.switches import SAFEST, Switches
-from slurmtwin_operator.testing.apply import Unreachable, perform
+from slurmtwin_operator.testing.apply import UnreachableError, perform
 from slurmtwin_operator.testing.kube import FakeKube, Resource
-from slurmtwin_operator.testing.slurm import SECOND, Refused
+from slurmtwin_operator.testing.slurm import SECOND, RefusedError
 
 WATCH_NS: Final = SECOND // 10
 POLL_NS: Final = 30 * SECOND
@@ -26,7 +26,7 @@ RESTART_NS: Final = 15 * SECOND
 Part = Literal["pods", "kube_nodes", "slurm", "spec", "all"]
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """The operator's process ends here."""
 
 
@@ -53,7 +53,7 @@ class Carrier:
     kube: FakeKube
     switches: Switches = SAFEST
     core: Callable[[Any, Memory, int], Plan] = own_plan
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     disturbances: tuple[Disturbance, ...] = ()
     crash_after: int = -1
     """Crash after so many actions; -1: never."""
@@ -65,7 +65,7 @@ class Carrier:
     """A call to slurmrestd that has no time-out never returned."""
     _armed: dict[str, int] = field(default_factory=dict)
     _frozen: dict[int, dict[str, NodeSetObserved]] = field(default_factory=dict)
-    _last_slurm: Slurm = Slurm()
+    _last_slurm: Slurm = field(default_factory=Slurm)
     _down_until: int = -1
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Carrier:
         try:
             for _ in range(repeat):
                 self._pass(resource)
-        except Crash:
+        except CrashError:
             self._down_until = self.kube.now + RESTART_NS
             if self.lose_memory:
                 for other in self.kube.node_sets.values():
@@ -136,7 +136,7 @@ class Carrier:
                 outcome = "skipped"
             else:
                 perform(self.kube, resource, action)
-        except Refused as error:
+        except RefusedError as error:
             outcome = str(error)
         subject = getattr(action, "node", "") or getattr(action, "name", "")
         kind = Kind.ACTION_ISSUED if outcome in ("done", "skipped") else Kind.ACTION_FAILED
@@ -144,13 +144,13 @@ class Carrier:
                        object=str(getattr(action, "kind", "")))  # fmt: skip
         self.actions += 1
         if self.actions == self.crash_after:
-            raise Crash
+            raise CrashError
         return kind is Kind.ACTION_ISSUED
 
     def _holds(self, guard: Guard) -> bool:
         """Read the node again; nothing is done when it cannot be read."""
         if not self.kube.slurm.answers:
-            raise Unreachable
+            raise UnreachableError
         if guard.no_pod and guard.node in self.kube.pods:
             return False
         record = self.kube.slurm.nodes.get(guard.node)

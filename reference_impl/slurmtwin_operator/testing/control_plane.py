@@ -43,7 +43,7 @@ class ControlPlane:
     spec: ClusterSpec
     name: str = "c"
     core: Callable[[Any, a.Memory, int], a.Plan] = own_plan
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     node_sets: tuple[NodeSetFact, ...] = ()
     jobs: tuple[SlurmJob, ...] = ()
     controllers: tuple[Controller, ...] = ()

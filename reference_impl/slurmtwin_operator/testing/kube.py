@@ -6,13 +6,14 @@ import heapq
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin_operator.core.actions import Memory
 from slurmtwin_operator.core.observed import TERMINATING, Applied, Condition, KubeNode, Pod
 from slurmtwin_operator.core.spec import NodeSetSpec
-from slurmtwin_operator.testing.slurm import SECOND, Clock, FakeSlurm, Refused
+from slurmtwin_operator.testing.slurm import SECOND, Clock, FakeSlurm, RefusedError
 
 SCHEDULE_NS: Final = SECOND
 START_NS: Final = 4 * SECOND
@@ -66,7 +67,7 @@ class Resource:
     generation: int = 1
     deleting: bool = False
     finalizer: bool = False
-    memory: Memory = Memory()
+    memory: Memory = field(default_factory=Memory)
     conditions: tuple[Condition, ...] = ()
     power: tuple[str, ...] = ()
 
@@ -164,7 +165,8 @@ class FakeKube:
                     self.slurm.lose(pod.name)
         if facts.get("ready") is True:
             for pod in [p for p in self.pods.values() if p.machine == name]:
-                self.after(STOP_NS, (lambda p=pod: self._gone(p)) if pod.deleting else (lambda p=pod: self._start(p)))
+                call = self._gone if pod.deleting else self._start
+                self.after(STOP_NS, partial(call, pod))
         if "unschedulable" in facts:
             kind = Kind.KUBE_NODE_CORDONED if machine.unschedulable else Kind.KUBE_NODE_UNCORDONED
             self.note(kind, actor, node=name)
@@ -197,10 +199,10 @@ class FakeKube:
         self.on_change()
 
     def delete_pod(self, name: str, uid: str = "", actor: str = "user", *, force: bool = False) -> None:
-        """Delete with grace (preStop runs), or at once. Raises Refused when there is no such pod."""
+        """Delete with grace (preStop runs), or at once. Raises RefusedError when there is no such pod."""
         pod = self.pods.get(name)
         if pod is None or (uid and pod.uid != uid):
-            raise Refused(f'pods "{name}" not found')
+            raise RefusedError(f'pods "{name}" not found')
         if not pod.deleting:
             self.buried += [(self.now, p) for p in self.view_pods(pod.node_set) if p.uid == pod.uid]
             pod.deleting, pod.ready = True, False
@@ -279,14 +281,14 @@ class FakeKube:
     def delete_object(self, kind: str, name: str) -> None:
         """Delete an object that is not a pod."""
         if self.objects.pop((kind, name), None) is None:
-            raise Refused(f"{kind} {name!r} not found")
+            raise RefusedError(f"{kind} {name!r} not found")
         self.on_change()
 
     def delete_machine(self, name: str, instance: str) -> None:
         """The cloud replaces a machine: its pods are lost, a new one comes under a new name."""
         machine = self.machines.get(name)
         if machine is None or machine.instance != instance:
-            raise Refused(f'nodes "{name}" not found')
+            raise RefusedError(f'nodes "{name}" not found')
         del self.machines[name]
         self.note(Kind.KUBE_NODE_DELETED, "operator", node=name)
         for pod in [p for p in self.pods.values() if p.machine == name]:
@@ -309,7 +311,7 @@ class FakeKube:
         """Put the finalizer on a NodeSet or take it off."""
         resource = self.node_sets.get(name)
         if resource is None:
-            raise Refused(f"nodesets {name!r} not found")
+            raise RefusedError(f"nodesets {name!r} not found")
         resource.finalizer = on
         self._collect()
         self.on_change()

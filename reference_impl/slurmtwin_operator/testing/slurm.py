@@ -19,7 +19,7 @@ PING_NS: Final = 10 * SECOND
 NOT_RESPONDING: Final = "Not responding"
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """slurmctld or the API server refused a request; the text says why."""
 
 
@@ -153,7 +153,7 @@ class FakeSlurm:
     def delete_node(self, name: str, who: str) -> None:
         """Delete a dynamic node's record; refused while a job holds it."""
         if self._record(name).job:
-            raise Refused(f"node {name} is busy")
+            raise RefusedError(f"node {name} is busy")
         del self.nodes[name]
         self.clock.note(Kind.NODE_DELETED, who, node=name)
 
@@ -167,7 +167,7 @@ class FakeSlurm:
         """scancel."""
         job = self.jobs.get(number)
         if job is None or job.state not in ("PENDING", "RUNNING"):
-            raise Refused(f"no job {number}")
+            raise RefusedError(f"no job {number}")
         self._end(job, "CANCELLED")
 
     def lose_state(self) -> None:
@@ -230,7 +230,7 @@ class FakeSlurm:
     def _record(self, name: str) -> Record:
         record = self.nodes.get(name)
         if record is None or not self.running:
-            raise Refused(f"slurmctld knows no node {name}")
+            raise RefusedError(f"slurmctld knows no node {name}")
         return record
 
     # what slurmrestd lists

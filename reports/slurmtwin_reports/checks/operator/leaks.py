@@ -1,4 +1,4 @@
-"""Nothing is left over: no pod without its set, no node record without its pod, no drain without its reason (X22, X48)."""
+"""Nothing is left over: no pod without its set, no node record without its pod, no stale drain (X22, X48)."""
 
 from __future__ import annotations
 
