@@ -85,6 +85,23 @@ def pinning(session: nox.Session) -> None:
     session.run("python", "-m", "slurmtwin.worlds.pinning", str(answers))
 
 
+@nox.session(name="e2e-image", python="3.11", default=False)
+def e2e_image(session: nox.Session) -> None:
+    """The kind node image: present, pulled or built (about 15 min cold on 2 idle cores); starts Docker if it must."""
+    install(session)
+    session.run("python", "-m", "slurmtwin_e2e.kind", "image", "--yes", *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def e2e(session: nox.Session) -> None:
+    """Smoke on real Kubernetes: the cluster's own tests, made on this machine now; needs Docker and the node image."""
+    install(session)
+    session.run("python", "-m", "slurmtwin_e2e.kind", "image", "--yes")
+    report = JUNIT / "e2e.xml"
+    arguments = session.posargs or ["e2e/tests/test_kind_real.py"]
+    session.run("pytest", "-q", "-p", "no:xdist", f"--junitxml={report}", *arguments, env={"SLURMTWIN_KIND": "1"})
+
+
 @nox.session(python="3.11", default=False)
 def record(session: nox.Session) -> None:
     """Record what is missing with the real Slurm (needs Docker): `nox -s record -- --budget 120m`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from slurmtwin_e2e.docker import docker
@@ -18,7 +19,8 @@ State = dict[str, list[str]]
 CLEAN_LIMIT_S: Final = 90.0
 SKIPPED_TYPES: Final = ("events", "componentstatuses", "endpointslices.discovery.k8s.io")
 """Rows that come and go by themselves."""
-REMOVABLE_FIRST: Final = ("Namespace", "CustomResourceDefinition", "PersistentVolume")
+VOLUME_PATIENCE_S: Final = 20.0
+"""So long a volume whose claim goes may take to be removed by its provisioner, with its data."""
 
 INSIDE: Final = r"""
 iptables -S INPUT; iptables -S OUTPUT; iptables -S FORWARD
@@ -27,7 +29,7 @@ tc qdisc show dev eth0 | cut -d' ' -f2,5-
 ls /var/lib/kubelet/pods | sed 's/^/pod /'
 jq -r '.entries // {} | keys[] | "cpus of \(.)"' /var/lib/kubelet/cpu_manager_state 2>/dev/null
 ls -A /var/local-path-provisioner 2>/dev/null | sed 's/^/volume /'
-ls -A / /var /root /opt | sed 's/^/file /'
+ls -A / /var /root /opt | grep -v -x local-path-provisioner | sed 's/^/file /'
 md5sum /etc/kubernetes/manifests/* /var/lib/kubelet/config.yaml /etc/resolv.conf /etc/hosts 2>/dev/null
 ps -eo stat=,comm= | grep '^[Tt]' | sed 's/^/stopped /'
 systemctl list-units --failed --plain --no-legend | cut -d' ' -f1 | sed 's/^/failed /'
@@ -35,12 +37,14 @@ systemctl is-active containerd kubelet | sed 's/^/unit /'
 """
 
 
-def _objects(cluster: Cluster) -> list[str]:
+def _objects(cluster: Cluster) -> dict[str, str]:
+    """Every object as kind/namespace/name, with the name of its owner or <none>."""
     listed = cluster.kubectl("api-resources", "--verbs=list,delete", "-o", "name").split()
     types = ",".join(name for name in listed if name not in SKIPPED_TYPES)
-    columns = "custom-columns=K:.kind,S:.metadata.namespace,N:.metadata.name"
+    columns = "custom-columns=K:.kind,S:.metadata.namespace,N:.metadata.name,O:.metadata.ownerReferences[0].name"
     rows = cluster.kubectl("get", types, "-A", "--no-headers", "-o", columns, "--ignore-not-found")
-    return sorted({"/".join(row.split()) for row in rows.splitlines() if row.strip()})
+    cells = [row.split() for row in rows.splitlines() if row.strip()]
+    return {"/".join(row[:3]): row[3] for row in cells}
 
 
 def _node_rows(cluster: Cluster) -> Iterable[str]:
@@ -64,9 +68,9 @@ def _inside(node: str) -> list[str]:
 
 def state_of(cluster: Cluster) -> State:
     """The cluster's state as lists of plain rows, one list per subject."""
-    out: State = {"objects": _objects(cluster), "nodes": sorted(_node_rows(cluster))}
-    for node in cluster.nodes:
-        out[node] = _inside(node)
+    out: State = {"objects": sorted(_objects(cluster)), "nodes": sorted(_node_rows(cluster))}
+    with ThreadPoolExecutor() as pool:
+        out |= zip(cluster.nodes, pool.map(_inside, cluster.nodes), strict=True)
     out["shared"] = sorted(path.name for path in cluster.shared.iterdir())
     out["waiting"] = cluster.not_running()
     return out
@@ -82,17 +86,24 @@ def differences(before: State, now: State) -> list[str]:
     return out
 
 
-def _delete_extra(cluster: Cluster, extra: Iterable[str]) -> None:
-    """Delete objects that were not there: those that hold others first."""
+def _delete_extra(cluster: Cluster, extra: dict[str, str], *, volumes: bool) -> None:
+    """Delete objects that were not there: those that own others, then pods, without waiting for either.
 
-    def rank(row: str) -> int:
-        kind = row.split("/", 1)[0]
-        return REMOVABLE_FIRST.index(kind) if kind in REMOVABLE_FIRST else len(REMOVABLE_FIRST)
-
-    for row in sorted(extra, key=lambda row: (rank(row), row)):
+    A volume goes with its claim, by its provisioner; it is deleted as an object only when it stays (`volumes`).
+    """
+    going = {row.split("/")[2] for row in extra if row.startswith("Namespace/")}
+    owning: dict[str, list[str]] = {}
+    pods: dict[str, list[str]] = {}
+    for row, its_owner in sorted(extra.items()):
         kind, namespace, name = row.split("/", 2)
-        where = [] if namespace == "<none>" else ["-n", namespace]
-        cluster.kubectl("delete", kind, name, *where, "--wait=false", "--ignore-not-found", check=False)
+        if kind == "Pod":
+            pods.setdefault(namespace, []).append(f"pod/{name}")
+        elif its_owner == "<none>" and namespace not in going and (volumes or kind != "PersistentVolume"):
+            owning.setdefault(namespace, []).append(f"{kind}/{name}")
+    for batch, more in ((owning, ()), (pods, ("--grace-period=1",))):
+        for namespace, names in batch.items():
+            where = () if namespace == "<none>" else ("-n", namespace)
+            cluster.kubectl("delete", *names, *where, *more, "--wait=false", "--ignore-not-found", check=False)
 
 
 def restore(cluster: Cluster, before: State) -> list[str]:
@@ -101,17 +112,13 @@ def restore(cluster: Cluster, before: State) -> list[str]:
         return ["a node does not run"]
     for node in cluster.nodes:
         cluster.kubectl("uncordon", node, check=False)
-    limit = time.monotonic() + CLEAN_LIMIT_S
+    start = time.monotonic()
     while True:
-        extra = set(_objects(cluster)) - set(before["objects"])
-        _delete_extra(cluster, extra)
-        _empty_shared(cluster)
+        extra = {row: held for row, held in _objects(cluster).items() if row not in set(before["objects"])}
+        waited = time.monotonic() - start
+        _delete_extra(cluster, extra, volumes=waited > VOLUME_PATIENCE_S)
+        docker("exec", cluster.control_plane, "find", cluster.shared_inside, "-mindepth", "1", "-delete", check=False)
         left = differences(before, state_of(cluster))
-        if not left or time.monotonic() > limit:
+        if not left or waited > CLEAN_LIMIT_S:
             return left
         time.sleep(1.0)
-
-
-def _empty_shared(cluster: Cluster) -> None:
-    inside = cluster.shared_inside
-    docker("exec", cluster.control_plane, "find", inside, "-mindepth", "1", "-delete", check=False)

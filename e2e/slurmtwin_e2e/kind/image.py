@@ -23,6 +23,8 @@ RECIPE_LABEL: Final = "org.slurmtwin.recipe"
 BUILDER: Final = "slurmtwin-node-build"
 NETWORK_STAGE: Final = "slurmtwin/network-pod:build"
 NODE_STAGE: Final = "slurmtwin/node:build"
+PACKAGES: Final = "/kind/packages"
+RECORDED_PACKAGES: Final = ("containerd", "runc", "systemd", "iptables", "containernetworking-plugins", "catatonit")
 Origin = Literal["present", "pulled", "built"]
 
 
@@ -172,6 +174,17 @@ def _wait_for_containerd() -> None:
         if time.monotonic() > limit:
             raise EnvironmentMissingError("containerd does not start in the node image")
         time.sleep(0.3)
+
+
+def versions() -> dict[str, str]:
+    """What the node image holds, for a run's manifest: pinned versions, and what Debian had on the day it was made."""
+    pin = pins()
+    out = {"kubernetes": pin.kubernetes, "kind": pin.kind}
+    for name, image in (("etcd", pin.etcd_image), ("coredns", pin.coredns_image)):
+        out[name] = image.rpartition(":")[2]
+    listed = docker("run", "--rm", "--network", "none", "--entrypoint", "cat", pin.node_image, PACKAGES, check=False)
+    rows = dict(line.split("\t", 1) for line in listed.stdout.splitlines() if "\t" in line)
+    return out | {name: rows[name] for name in RECORDED_PACKAGES if name in rows}
 
 
 def has_base() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,10 @@ from slurmtwin.cli.output import command, emit_json, emit_rows, say
 from slurmtwin.contract.clock import SECOND, parse_duration
 from slurmtwin.contract.errors import ExitCode
 from slurmtwin.contract.scenario import load_scenario
+
+if TYPE_CHECKING:
+    from slurmtwin_e2e.doctor import Finding
+    from slurmtwin_e2e.kind.doctor import Fact
 
 VERSIONS = ("22.05", "24.11", "26.05")
 
@@ -57,20 +62,42 @@ def record(
 
 
 @click.command()
+@click.option("--world", type=click.Choice(("slurm", "kind", "all")), default="all", show_default=True)
+@click.option("--scenarios", default="scenarios", show_default=True, help="Say which of these can run here.")
 @command("doctor")
-def doctor(as_json: bool) -> ExitCode:
+def doctor(world: str, scenarios: str, as_json: bool) -> ExitCode:
     """Say what the real worlds need, what is here, and the command that gets the rest. Changes nothing."""
-    from slurmtwin_e2e.doctor import examine
+    from slurmtwin_e2e import doctor as slurm_doctor
+    from slurmtwin_e2e.kind import doctor as kind_doctor
 
-    found = examine()
+    rows = [("slurm", need) for need in slurm_doctor.examine() if world != "kind"]
+    if world != "slurm":
+        rows += [("kind", need) for need in kind_doctor.examine()]
+    facts = kind_doctor.facts()
+    files = scenario_files((scenarios,), scenarios) if Path(scenarios).exists() else []
+    refused = kind_doctor.refusals(map(load_scenario, files)) if world != "slurm" else {}
     if as_json:
-        emit_json("doctor", {"needs": [{"need": f.need, "met": f.met, "remedy": f.remedy} for f in found]})
+        needs = [{"world": w, "need": f.need, "met": f.met, "remedy": f.remedy, "takes": f.takes} for w, f in rows]
+        host = [{"name": fact.name, "value": fact.value, "means": fact.means} for fact in facts]
+        runs = [{"scenario": name, "runs": not why, "why": why} for name, why in sorted(refused.items())]
+        emit_json("doctor", {"needs": needs, "host": host, "scenarios": runs})
     else:
-        emit_rows(
-            ("need", "", "to get it"),
-            [(f.need, "ok" if f.met else "MISSING", "" if f.met else f.remedy) for f in found],
-        )
-    return ExitCode.FINE if all(f.met for f in found) else ExitCode.ENVIRONMENT
+        _doctor_screen(rows, facts, refused)
+    return ExitCode.FINE if all(f.met for _, f in rows) else ExitCode.ENVIRONMENT
+
+
+def _doctor_screen(rows: list[tuple[str, Finding]], facts: list[Fact], refused: dict[str, str]) -> None:
+    emit_rows(
+        ("world", "need", "", "takes", "to get it"),
+        [(w, f.need, "ok" if f.met else "MISSING", *(("", "") if f.met else (f.takes, f.remedy))) for w, f in rows],
+    )
+    click.echo()
+    emit_rows(("this host", "", "so"), [(fact.name, fact.value, fact.means) for fact in facts])
+    if refused:
+        bad = {name: why for name, why in refused.items() if why}
+        click.echo(f"\n{len(refused) - len(bad)} of {len(refused)} scenarios with a cluster can run here")
+        for name, why in sorted(bad.items()):
+            click.echo(f"  {name}: {why}")
 
 
 @click.command()
