@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from slurmtwin.contract.errors import EnvironmentMissingError
+from slurmtwin_e2e import priority
 
 LABEL: Final = "org.slurmtwin.run"
 OWNER_LABEL: Final = "org.slurmtwin.owner"
 NETWORK: Final = "slurmtwin"
 """An internal bridge: Slurm resolves addresses only where there is more than the loopback interface."""
-CGROUP: Final = "slurmtwin"
-CPU_SHARES: Final = 65_536
 START_LIMIT_S: Final = 30.0
 LOOK_S: Final = 1.0
 """How long one wait for a container is: an interrupt that comes just before a wait is seen after it."""
@@ -68,24 +67,6 @@ def ensure_network() -> None:
         docker("network", "create", "--internal", NETWORK, check=False)
 
 
-def cpu_parent() -> list[str]:
-    """Options that put containers in a cgroup of their own with a large CPU share (cgroup v1 with cgroupfs).
-
-    In accelerated time a late process is late times the factor, and Docker's own parent cgroup weighs no more than
-    one ordinary process of the host. Elsewhere: no option, the host's default.
-    """
-    root = Path("/sys/fs/cgroup/cpu")
-    if not (root / "docker").is_dir():
-        return []
-    parent = root / CGROUP
-    try:
-        parent.mkdir(exist_ok=True)
-        (parent / "cpu.shares").write_text(str(CPU_SHARES))
-    except OSError:
-        return []
-    return ["--cgroup-parent", f"/{CGROUP}"]
-
-
 def has_image(name: str) -> bool:
     """Is the image here?"""
     return docker("image", "inspect", name, check=False).returncode == 0
@@ -127,7 +108,7 @@ def run_container(
     arguments = [
         "run", "--name", name, "--label", f"{LABEL}={name}", "--label", f"{OWNER_LABEL}={os.getpid()}",
         "--hostname", hostname, "--add-host", f"{hostname}:127.0.0.1", "--network", NETWORK,
-        "--ulimit", "nofile=8192:8192", *cpu_parent(),
+        "--ulimit", "nofile=8192:8192", *priority.options(),
     ]  # fmt: skip
     for capability in capabilities:
         arguments += ["--cap-add", capability]

@@ -88,6 +88,7 @@ def build_manifest(
     notes = _notes(raw)
     zero = next(int(n["zero"]) for n in notes if n["what"] == "zero")
     late = lateness_of(notes)
+    real_time = any(n.get("real_time") for n in notes if n["what"] == "driver.started")
     why = next((json.loads(e.detail or "{}").get("why", "") for e in reversed(events) if e.kind is Kind.RUN_ENDED), "")
     return Manifest(
         world="slurm", scenario=scenario.name, scenario_sha256=sha256_text(resolved_text(scenario, place)),
@@ -100,7 +101,8 @@ def build_manifest(
             "accelerated_by": "libfaketime" if place.factor != 1 else "",
         },
         environment=environment_block(),
-        resources={"wall_s": round(raw.wall_s, 1), "host_load": round(raw.load, 2), **(late.to_dict() if late else {})},
+        resources={"wall_s": round(raw.wall_s, 1), "host_load": round(raw.load, 2),
+                   "scheduling": "real-time" if real_time else "shares", **(late.to_dict() if late else {})},
         results={
             "run_id": place.run_id, "events": len(events), "stop_reason": why,
             "jobs_submitted": sum(e.kind is Kind.JOB_SUBMITTED for e in events),

@@ -18,6 +18,7 @@ from slurmtwin_e2e.conf import ClusterFiles
 from slurmtwin_e2e.docker import ensure_network, ensure_running, has_image, run_container
 from slurmtwin_e2e.images import RELEASES
 from slurmtwin_e2e.plan import make_plan
+from slurmtwin_e2e.priority import REAL_TIME
 
 INSIDE: Final = Path(__file__).parent / "inside"
 DEFAULT_FACTOR: Final = 10.0
@@ -52,7 +53,7 @@ def run_raw(scenario: Scenario, jobs: Sequence[JobRequest], version: str, factor
     begin = time.monotonic()
     code, output = run_container(
         image, f"slurmtwin-{uuid.uuid4().hex[:12]}",
-        ["bash", "-c", "python3 /opt/slurmtwin/boot.py /in /out; exit $?"],
+        ["bash", "-c", f"{REAL_TIME} $rt python3 /opt/slurmtwin/boot.py /in /out; exit $?"],
         hostname=files.controllers[0],
         mounts=[(INSIDE.resolve(), "/opt/slurmtwin", True), (plan_dir.resolve(), "/in", True),
                 (out.resolve(), "/out", False)],

@@ -288,7 +288,12 @@ def main() -> None:
     plan = json.loads(pathlib.Path(sys.argv[1], "plan.json").read_text())
     out = pathlib.Path(sys.argv[2])
     driver = Driver(plan, out)
-    driver.note("driver.started", real_start=float(os.environ["REAL_START"]), factor=plan["factor"])
+    driver.note(
+        "driver.started",
+        real_start=float(os.environ["REAL_START"]),
+        factor=plan["factor"],
+        real_time=os.sched_getscheduler(0) == os.SCHED_RR,
+    )
     try:
         driver.bring_up()
         driver.zero = (time.time_ns() // SECOND + plan["settle_s"]) * SECOND
