@@ -14,10 +14,11 @@ CPU: Final = Path("/sys/fs/cgroup/cpu")
 """cgroup v1's CPU controller; on a host without it no option is given."""
 PARENT: Final = "slurmtwin"
 SHARES: Final = 65_536
-PERIOD_US: Final = 100_000
-PARENT_RUNTIME_US: Final = 95_000
-CONTAINER_RUNTIME_US: Final = 47_000
-"""Of each period on each processor; who has used it up waits for the next. Two containers fit into the parent's."""
+PERIOD_US: Final = 20_000
+PARENT_RUNTIME_US: Final = 19_000
+CONTAINER_RUNTIME_US: Final = 9_400
+"""Of each period on each processor; who has used it up waits for the next, so a short one makes nobody late for long.
+Two containers fit into the parent's."""
 REAL_TIME: Final = 'rt=; chrt -r 1 true 2>/dev/null && rt="chrt -r 1"; '
 """Shell text: $rt before a command gives it real-time scheduling if that is allowed here."""
 
@@ -34,18 +35,25 @@ def options(cpu: Path = CPU) -> list[str]:
     except OSError:
         return wanted
     wanted += ["--cgroup-parent", f"/{PARENT}"]
-    if _has_budget(parent):
+    if (parent / "cpu.rt_runtime_us").exists() and _has_budget(parent):
         wanted += ["--cpu-rt-period", str(PERIOD_US), "--cpu-rt-runtime", str(CONTAINER_RUNTIME_US)]
     return wanted
 
 
 def _has_budget(parent: Path) -> bool:
-    """Is there real-time budget for one more container? Sets the parent's up."""
+    """Is there real-time budget for one more container? Sets the parent's up while nobody uses it."""
     try:
-        if int((parent / "cpu.rt_runtime_us").read_text()) == 0:
+        taken = sum(_budget(path) for path in parent.iterdir() if path.is_dir())
+        if taken == 0:
+            (parent / "cpu.rt_runtime_us").write_text("0")
             (parent / "cpu.rt_period_us").write_text(str(PERIOD_US))
             (parent / "cpu.rt_runtime_us").write_text(str(PARENT_RUNTIME_US))
-        taken = sum(int(path.read_text()) for path in parent.glob("*/cpu.rt_runtime_us"))
+        return taken + CONTAINER_RUNTIME_US / PERIOD_US <= _budget(parent)
     except OSError:
         return False
-    return taken + CONTAINER_RUNTIME_US <= PARENT_RUNTIME_US
+
+
+def _budget(group: Path) -> float:
+    """The part of each processor that real-time processes of a cgroup may take."""
+    runtime, period = (int((group / f"cpu.rt_{name}_us").read_text()) for name in ("runtime", "period"))
+    return runtime / period

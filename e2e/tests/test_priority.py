@@ -6,18 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin_e2e.priority import CONTAINER_RUNTIME_US, PARENT, PARENT_RUNTIME_US, SHARES, options
+from slurmtwin_e2e.priority import CONTAINER_RUNTIME_US, PARENT, PARENT_RUNTIME_US, PERIOD_US, SHARES, options
 
-REAL_TIME = ["--cpu-rt-period", "100000", "--cpu-rt-runtime", str(CONTAINER_RUNTIME_US)]
+REAL_TIME = ["--cpu-rt-period", str(PERIOD_US), "--cpu-rt-runtime", str(CONTAINER_RUNTIME_US)]
 
 
 @pytest.fixture
 def cpu(tmp_path: Path) -> Path:
     """A cgroup v1 CPU controller that Docker uses, with real-time groups."""
     (tmp_path / "docker").mkdir()
-    (tmp_path / PARENT).mkdir()
-    (tmp_path / PARENT / "cpu.rt_runtime_us").write_text("0")
+    write(tmp_path / PARENT, 0, 1_000_000)
     return tmp_path
+
+
+def write(group: Path, runtime_us: int, period_us: int = PERIOD_US) -> None:
+    """A cgroup's real-time budget."""
+    group.mkdir(exist_ok=True)
+    (group / "cpu.rt_runtime_us").write_text(str(runtime_us))
+    (group / "cpu.rt_period_us").write_text(str(period_us))
 
 
 def test_without_such_a_controller_only_the_capability_is_asked(tmp_path: Path) -> None:
@@ -36,11 +42,20 @@ def test_the_first_container_sets_up_the_parent(cpu: Path) -> None:
 @pytest.mark.parametrize(("running", "more"), [(0, True), (1, True), (2, False)])
 def test_the_budget_is_never_overdrawn(cpu: Path, running: int, more: bool) -> None:
     """The kernel would refuse the container; beyond the budget it runs by shares alone."""
-    (cpu / PARENT / "cpu.rt_runtime_us").write_text(str(PARENT_RUNTIME_US))
+    write(cpu / PARENT, PARENT_RUNTIME_US)
     for number in range(running):
-        (cpu / PARENT / f"c{number}").mkdir()
-        (cpu / PARENT / f"c{number}" / "cpu.rt_runtime_us").write_text(str(CONTAINER_RUNTIME_US))
+        write(cpu / PARENT / f"c{number}", CONTAINER_RUNTIME_US)
     assert (options(cpu)[-4:] == REAL_TIME) == more
+
+
+def test_a_budget_set_up_otherwise_is_only_changed_when_nobody_uses_it(cpu: Path) -> None:
+    """The kernel compares parts of a period, whatever the period is."""
+    write(cpu / PARENT, 950_000, 1_000_000)
+    write(cpu / PARENT / "old", 470_000, 1_000_000)
+    assert options(cpu)[-4:] == REAL_TIME
+    assert (cpu / PARENT / "cpu.rt_period_us").read_text() == "1000000"
+    write(cpu / PARENT / "older", 470_000, 1_000_000)
+    assert options(cpu)[-4:] != REAL_TIME
 
 
 def test_a_kernel_without_real_time_groups_gets_shares(cpu: Path) -> None:
