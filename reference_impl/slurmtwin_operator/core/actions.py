@@ -138,10 +138,11 @@ class DrainNode:
 
 @dataclass(frozen=True, slots=True)
 class ResumeNode:
-    """Slurm: State=RESUME: no longer drained or DOWN."""
+    """Slurm: State=RESUME: no longer drained or DOWN; `undrain`: State=UNDRAIN, which leaves DOWN as it is."""
 
     node: str
     only_if: Guard | None = None
+    undrain: bool = False
     do: Literal["resume"] = "resume"
 
 

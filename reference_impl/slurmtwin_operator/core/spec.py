@@ -83,7 +83,7 @@ class Spec(Frozen):
 class Toleration(Frozen):
     """A toleration of worker pods, as in core/v1."""
 
-    key: LabelKey = ""
+    key: Annotated[str, StringConstraints(pattern=r"^([a-zA-Z0-9][-a-zA-Z0-9._/]{0,126})?$")] = ""
     operator: Literal["Exists", "Equal"] = "Exists"
     value: LabelValue = ""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
@@ -127,15 +127,17 @@ class NodeSetSpec(Spec):
     scaling: Literal["count", "per-node"] = Field(
         "count", description="count: replicas; per-node: one on each matching Kubernetes node"
     )
-    image: Image
+    image: Image = Field(description="image with slurmd")
     cpu: Quantity = Field("1", description="CPUs of the slurmd pod, request and limit")
     memory: Quantity = Field("1Gi", description="memory of the slurmd pod, request and limit")
     resources: dict[LabelKey, Quantity] = Field(default_factory=dict, max_length=8, description="devices, e.g. GPUs")
     features: tuple[Feature, ...] = Field((), max_length=16, description="Slurm features beside the set's own name")
     partition: Partition = Partition()
-    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=16)
-    tolerations: tuple[Toleration, ...] = Field((), max_length=16)
-    volumes: tuple[Volume, ...] = Field((), max_length=8)
+    node_selector: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, max_length=16, description="labels of the Kubernetes nodes that may run the pods"
+    )
+    tolerations: tuple[Toleration, ...] = Field((), max_length=16, description="taints the pods may run on")
+    volumes: tuple[Volume, ...] = Field((), max_length=8, description="claims, ConfigMaps or empty directories")
     privileged: bool = Field(False, description="slurmd may manage cgroups; refused unless the administrator allows it")
     grace_s: Annotated[int, Field(ge=1, le=86_400)] = Field(60, description="terminationGracePeriodSeconds")
     update: Update = Update()
@@ -164,8 +166,10 @@ class Accounting(Frozen):
 class ClusterSpec(Spec):
     """One Slurm cluster: its controller, REST API and accounting."""
 
-    version: Annotated[str, StringConstraints(pattern=r"^[0-9]{2}\.[0-9]{2}$")] = "26.05"
-    image: Image
+    version: Annotated[str, StringConstraints(pattern=r"^[0-9]{2}\.[0-9]{2}$")] = Field(
+        "26.05", description="Slurm release of the images"
+    )
+    image: Image = Field(description="image with slurmctld, slurmrestd and slurmdbd")
     conf: Conf = Field(default_factory=dict, description="options of slurm.conf; only those of a fixed list")
     switches: Switches = Switches()
     state_size: Quantity = Field("4Gi", description="size of StateSaveLocation")

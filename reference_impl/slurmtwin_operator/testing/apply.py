@@ -46,7 +46,7 @@ def _tell_slurm(
     if isinstance(action, a.DrainNode):
         slurm.drain(action.node, action.reason, WHO)
     elif isinstance(action, a.ResumeNode):
-        slurm.resume(action.node, WHO)
+        slurm.resume(action.node, WHO, undrain=action.undrain)
     elif isinstance(action, a.DeleteSlurmNode):
         slurm.delete_node(action.node, WHO)
     elif isinstance(action, a.CommentNode):

@@ -134,11 +134,12 @@ class FakeSlurm:
             record.drained, record.reason = True, reason
             self.clock.note(Kind.NODE_DRAINED, who, node=name, reason=reason)
 
-    def resume(self, name: str, who: str) -> None:
-        """State=RESUME."""
+    def resume(self, name: str, who: str, *, undrain: bool = False) -> None:
+        """State=RESUME, or UNDRAIN, which leaves DOWN and its reason."""
         record = self._record(name)
-        record.drained = record.down = False
-        record.reason = ""
+        record.drained = False
+        if not (undrain and record.down):
+            record.down, record.reason = False, ""
         self.clock.note(Kind.NODE_RESUMED, who, node=name)
         self.schedule()
 

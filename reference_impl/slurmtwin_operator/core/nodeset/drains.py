@@ -84,8 +84,11 @@ def _give_back(m: Member, node: SlurmNode, p: Pass) -> None:
         node.state == "DOWN" and (node.ours or (node.reason == REBOOTED and not node.drained)) and _returns(m, node, p)
     ):
         why = Why.RESUMED
+    elif node.drained and node.ours:
+        p.actions.append(ResumeNode(node.name, undrain=True))
+        return
     else:
-        if node.drained and not node.ours:
+        if node.drained:
             p.say(Why.FOREIGN_DRAIN, node.name)
         return
     guard = Guard(node.name, reason=node.reason) if p.sw.recheck and not undone else None
