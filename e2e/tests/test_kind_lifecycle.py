@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -181,6 +182,41 @@ def test_paused_nodes_are_removed_too(engine: FakeDocker) -> None:
     lifecycle.delete("slurmtwin-dead")
     verbs = [call[0] for call in engine.calls]
     assert verbs.index("unpause") < verbs.index("rm")
+
+
+def test_nodes_that_come_back_are_removed_again(engine: FakeDocker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker may still be making nodes that a killed run asked for, and refuse to remove one that is starting."""
+    record(engine, "slurmtwin-dead", GONE)
+    late = iter(["slurmtwin-dead-late", "slurmtwin-dead-later"])
+
+    def more_come(name: str) -> None:
+        if (node := next(late, None)) is not None:
+            engine.containers[node] = name
+
+    monkeypatch.setattr(owner, "end_creators", more_come)
+    lifecycle.delete("slurmtwin-dead")
+    assert left(engine) == ([], [], [])
+
+
+def test_only_the_makers_of_that_cluster_are_ended(tmp_path: Path) -> None:
+    """A `docker run` of another cluster's node goes on."""
+    (tmp_path / "run").write_text("input()\n")
+    label = f"{owner.KIND_LABEL}=slurmtwin-"
+    makers = [
+        subprocess.Popen(
+            ["docker", "run", "--label", f"{label}{name}"], executable=sys.executable, cwd=tmp_path,
+            stdin=subprocess.PIPE,
+        )
+        for name in ("dead", "other")
+    ]  # fmt: skip
+    try:
+        owner.end_creators("slurmtwin-dead")
+        assert makers[1].poll() is None
+        assert makers[0].wait(5) == -signal.SIGKILL
+    finally:
+        for maker in makers:
+            maker.kill()
+            maker.communicate()
 
 
 def test_nothing_is_made_for_an_impossible_cluster(engine: FakeDocker) -> None:

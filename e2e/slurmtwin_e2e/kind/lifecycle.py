@@ -25,6 +25,7 @@ from slurmtwin_e2e.kind.pins import cache_folder, pins, recipe_digest
 from slurmtwin_e2e.kind.programs import Say
 
 BASELINE: Final = "baseline.json"
+REMOVE_LIMIT_S: Final = 120.0
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -101,14 +102,28 @@ def obtain(wanted: KubernetesCluster, say: Say, *, keep: bool = False, logs: Pat
 def delete(name: str) -> None:
     """Remove a cluster whatever is left of it: containers with their volumes, record, files, the last network."""
     with _undisturbed():
-        containers = owner.containers(name)
-        if containers:
-            docker("unpause", *containers, check=False)
-            docker("rm", "-f", "-v", *containers, check=False)
+        _remove_containers(name)
         docker("volume", "rm", "-f", owner.volume_of(name), check=False)
         shutil.rmtree(folder_of(name), ignore_errors=True)
         if not owner.clusters_in_docker(spec.PREFIX):
             docker("network", "rm", NETWORK, check=False)
+
+
+def _remove_containers(name: str) -> None:
+    """Remove the nodes until none comes back: a run that was killed may have asked Docker for more just before."""
+    limit = time.monotonic() + REMOVE_LIMIT_S
+    empty = 0
+    while empty < 2:
+        owner.end_creators(name)
+        containers = owner.containers(name)
+        if not containers:
+            empty += 1
+            continue
+        empty = 0
+        docker("unpause", *containers, check=False)
+        done = docker("rm", "-f", "-v", *containers, check=False)
+        if time.monotonic() > limit:
+            raise EnvironmentMissingError(f"Docker does not remove the nodes of {name}: {done.stderr.strip()[-500:]}")
 
 
 def sweep(say: Say) -> list[str]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -99,3 +101,13 @@ def clusters_in_docker(prefix: str) -> list[str]:
     """Names of clusters with node containers, whether or not there is a record."""
     out = docker("ps", "-a", "--filter", f"label={KIND_LABEL}", "--format", f'{{{{.Label "{KIND_LABEL}"}}}}').stdout
     return sorted({name for name in out.split() if name.startswith(prefix)})
+
+
+def end_creators(name: str) -> None:
+    """End `docker run` processes that still make nodes of this cluster after the run that wanted them was killed."""
+    label = f"{KIND_LABEL}={name}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if words[:2] == [b"docker", b"run"] and label in words:
+                os.kill(int(folder.name), signal.SIGKILL)
