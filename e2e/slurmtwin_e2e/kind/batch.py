@@ -1,0 +1,154 @@
+"""Record scenarios on one cluster, with the quiet runs that belong to the batch: only what is missing.
+
+Usage: `python -m slurmtwin_e2e.kind.batch [--cluster NAME] [--repetitions 3] [--beside 3] FILE…`. Scenarios that touch
+a Kubernetes node run alone; the others may run beside each other, each in a namespace of its own: what they wait for
+are timers, and the host's load stands in every manifest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.errors import SlurmtwinError
+from slurmtwin.contract.kubernetes import KubernetesCluster
+from slurmtwin.contract.listed_jobs import listed_jobs
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin_e2e.kind import deploy, lifecycle
+from slurmtwin_e2e.kind.attach import attach
+from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.runner import check_scenario, run_once
+from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
+
+ALONE: Final = ("kube_node.", "api_server.", "dns.", "watch.", "image.")
+"""Faults that other runs on the cluster would feel."""
+GOOD: Final = ("done", "max_time")
+PLACE: Final = "pods"
+"""Recordings lie in SCENARIO/VERSION/pods/REPETITION."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One recording to be made."""
+
+    scenario: Scenario
+    repetition: int
+
+    def folder(self, root: Path) -> Path:
+        """Its run folder."""
+        return root / self.scenario.name / self.scenario.slurm.version / PLACE / str(self.repetition)
+
+    @property
+    def alone(self) -> bool:
+        """Must nothing run beside it?"""
+        kinds = [f.kind for f in self.scenario.faults if isinstance(f, ClusterFault)]
+        node_targets = [f for f in self.scenario.faults if isinstance(f, ClusterFault) and "@" in f.target]
+        return bool(node_targets) or any(kind.startswith(ALONE) for kind in kinds)
+
+
+def missing(scenarios: Sequence[Scenario], repetitions: int, root: Path) -> Iterator[Wanted]:
+    """What the folder lacks: every scenario once before any a second time."""
+    for repetition in range(1, repetitions + 1):
+        for scenario in scenarios:
+            one = Wanted(scenario, repetition)
+            if not (one.folder(root) / "manifest.json").exists():
+                yield one
+
+
+def groups(wanted: Sequence[Wanted], beside: int) -> Iterator[list[Wanted]]:
+    """Runs that go beside each other, repetition by repetition; those that must be alone are groups of one."""
+    for repetition in sorted({one.repetition for one in wanted}):
+        mine = [one for one in wanted if one.repetition == repetition]
+        yield from ([one] for one in mine if one.alone)
+        rest = [one for one in mine if not one.alone]
+        for start in range(0, len(rest), beside):
+            yield rest[start : start + beside]
+
+
+def fingerprint() -> dict[str, Any]:
+    """The host, as far as it makes the numbers."""
+    model = next(
+        (x.split(":", 1)[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x), ""
+    )
+    return {"kernel": platform.release(), "cpu": model, "cpus": os.cpu_count() or 1}
+
+
+def record_one(cluster: Cluster, one: Wanted, root: Path, repetitions: int, beside: int, keep: Path | None) -> str:
+    """Record one run; "" or what went wrong (then nothing is written)."""
+    name = f"{one.scenario.name}-{one.repetition}"
+    try:
+        jobs = list(listed_jobs(one.scenario))
+        ran = run_once(
+            cluster, one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
+            repetitions=repetitions, keep=keep / name if keep else None,
+        )  # fmt: skip
+    except (SlurmtwinError, OSError) as error:
+        return f"{name}: {error}"
+    if ran.stop_reason not in GOOD:
+        return f"{name}: {ran.stop_reason} {ran.fault_errors}"
+    manifest = build_manifest(one.scenario, ran, cluster, one.repetition)
+    manifest = replace(
+        manifest, environment=manifest.environment | {"host": fingerprint()},
+        parameters=manifest.parameters | {"repetitions": repetitions, "runs_beside": beside},
+    )  # fmt: skip
+    write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs)
+    say(f"{name}: recorded, {len(ran.events)} rows, late {ran.late_ms} ms, load {ran.load}")
+    return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record what is missing. Exit 0 when nothing failed, 1 otherwise."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--cluster", default="", help="a running cluster of ours; default: one is made")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--beside", type=int, default=1, help="so many runs at once")
+    parser.add_argument("--budget", type=float, default=7200.0, help="seconds; no further run is begun after it")
+    parser.add_argument("--root", type=Path, default=Path("scenarios/recordings"))
+    parser.add_argument("--keep", type=Path, help="keep each run's evidence folder here")
+    options = parser.parse_args(arguments)
+    scenarios = [load_scenario(path) for path in options.files]
+    for scenario in scenarios:
+        check_scenario(scenario)
+    wanted = list(missing(scenarios, options.repetitions, options.root))
+    say(f"{len(wanted)} recordings are missing")
+    failed: list[str] = []
+    end = time.monotonic() + options.budget
+    with ExitStack() as stack:
+        if options.cluster:
+            cluster = attach(options.cluster)
+        else:
+            cluster = stack.enter_context(lifecycle.running([KubernetesCluster()], say))[0]
+        stack.callback(deploy.unlabel_nodes, cluster)
+        for scenario in scenarios:
+            deploy.prepare_images(cluster, scenario, say)  # once, before runs go beside each other
+        for group in groups(wanted, options.beside):
+            if time.monotonic() > end:
+                say("budget used up")
+                break
+            with ThreadPoolExecutor(len(group)) as pool:
+                made = [
+                    pool.submit(
+                        record_one, cluster, one, options.root, options.repetitions, len(group), options.keep
+                    )
+                    for one in group
+                ]  # fmt: skip
+                failed += [text for text in (future.result() for future in made) if text]
+            for text in failed[-len(group) :]:
+                say(text)
+    say(f"{len(failed)} failed: {failed}" if failed else "nothing failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The evidence folder of a run to rows: what slurmctld logged, jobs did, the observer asked, and slurmd said.
+
+Jobs, nodes and daemons as slurmctld tells them are read by the same reader as those of the slurm world.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin_e2e.collect.run_events import build_events, detail
+from slurmtwin_e2e.collect.slurmctld_log import stamp_ns
+
+MILLI: Final = 1_000_000
+LOG_ERROR_NS: Final = 750_000
+"""Half-width of a log stamp cut to milliseconds: half of one, and a quarter of one for the line to be written."""
+_LINE = re.compile(r"\[(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})\] (.*)")
+SLURMD_LINES: Final = (
+    (re.compile(r"slurmd version (?P<version>\S+) started"), Kind.SLURMD_STARTED),
+    (re.compile(r"Slurmd shutdown completing"), Kind.SLURMD_STOPPED),
+)
+
+Line = dict[str, Any]
+
+
+def read_lines(path: Path) -> list[Line]:
+    """JSON lines; a last one that was cut short is left out."""
+    if not path.exists():
+        return []
+    text = path.read_text(errors="replace")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _job_id(line: Line) -> int | None:
+    """Slurm's number in sbatch's answer."""
+    found = re.search(r"\d+", line["out"])
+    return int(found[0]) if found and line["code"] == 0 else None
+
+
+def _driver_notes(lines: Iterable[Line], zero_ns: int, end_ns: int, why: str) -> list[Line]:
+    """The observer's actions in the form of the slurm world's driver."""
+    notes: list[Line] = [{"what": "zero", "zero": zero_ns}]
+    for line in lines:
+        if line["what"] != "action":
+            continue
+        action = line["action"]
+        note = {
+            "what": "action", "action": action, "before": line["before"], "t": line["after"],
+            "returncode": line["code"], "stderr": line["err"],
+        }  # fmt: skip
+        if action["do"] == "submit":
+            note["slurm_id"] = _job_id(line)
+        notes.append(note)
+    notes.append({"what": "drained" if why == "done" else "time.up", "t": end_ns})
+    return notes
+
+
+def _script_text(lines: Iterable[Line]) -> str:
+    """The scripts' notes in the form of the slurm world's job script."""
+    out = []
+    for line in lines:
+        if line["what"] not in ("started", "ended"):
+            continue
+        what = {"started": "start", "ended": "end"}[line["what"]]
+        seconds, rest = divmod(int(line["t"]), 1_000_000_000)
+        code = line.get("code", 143 if "signal" in line else 0)
+        more = f"{line['nodes']} {line['cpus']} -" if what == "start" else "- - -"
+        out.append(
+            f"{what} {line['slurm_id']} {line['array']} {line['restart']} {seconds}.{rest:09} {code} {more} "
+            f"{line['node']}\n"
+        )
+    return "".join(out)
+
+
+def slurm_rows(
+    evidence: Path, zero_ns: int, end_ns: int, why: str, controllers: Sequence[str],
+    faults: list[dict[str, Any]], node_cpus: dict[str, int], version: str,
+) -> list[Event]:  # fmt: skip
+    """Rows of jobs, nodes and controllers, relative to zero."""
+    with tempfile.TemporaryDirectory(prefix="slurmtwin-evidence-") as folder:
+        raw = Path(folder)
+        notes = _driver_notes(read_lines(evidence / "observer.jsonl"), zero_ns, end_ns, why)
+        (raw / "driver.jsonl").write_text("".join(json.dumps(note) + "\n" for note in notes))
+        logs = sorted((evidence / "logs").glob("slurmctld*/slurmctld.log"))
+        for path in logs:
+            target = raw / "slurmctld.log" if len(controllers) == 1 else raw / path.parent.name / "slurmctld.log"
+            target.parent.mkdir(exist_ok=True)
+            with target.open("a") as stream:
+                stream.write(path.read_text(errors="replace"))
+        completions = evidence / "jobcomp.log"
+        if completions.exists():
+            (raw / "slurm_jobcomp.log").write_text(completions.read_text())
+        (raw / "scripts.log").write_text(_script_text(read_lines(evidence / "scripts.jsonl")))
+        return build_events(raw, {"factor": 1, "version": version}, faults, node_cpus)
+
+
+def slurmd_rows(evidence: Path, zero_ns: int) -> list[Event]:
+    """Starts and clean stops of every slurmd, from its own log."""
+    out = []
+    for path in sorted((evidence / "logs").glob("*/slurmd.log")):
+        for text in path.read_text(errors="replace").splitlines():
+            head = _LINE.match(text)
+            for pattern, kind in SLURMD_LINES if head else ():
+                assert head is not None
+                if pattern.match(head[8]):
+                    t = stamp_ns(head.groups()[:6], head[7]) - zero_ns + MILLI // 2
+                    out.append(Event(t, kind, "slurmd", None, path.parent.name, t_err_ns=LOG_ERROR_NS))
+    return out
+
+
+def observer_rows(lines: Sequence[Line], zero_ns: int) -> list[Event]:
+    """Rows of what the observer saw: each true time lies between the request before and the answer."""
+    numbers = {}
+    for line in lines:
+        if line["what"] == "action" and line["action"]["do"] == "submit":
+            numbers[str(_job_id(line))] = line["action"]["jobs"][0]
+    out = []
+    for line in lines:
+        what = line["what"]
+        middle, half = (line["before"] + line["after"]) // 2 - zero_ns, (line["after"] - line["before"]) // 2 + 1
+        if what in ("probe", "answer"):
+            kind = Kind.CLIENT_ANSWERED if line["good"] else Kind.CLIENT_REFUSED
+            node = line["asked"] if what == "probe" else None
+            text = detail(asked="livez" if what == "probe" else line["asked"], error=line["error"])
+            out.append(Event(middle, kind, "observer", None, node, detail=text, t_err_ns=half))
+        elif what == "node":
+            text = detail(state=line["state"], reason=line["reason"], address=line.get("address"))
+            out.append(Event(middle, Kind.NODE_STATE, "observer", None, line["name"], detail=text, t_err_ns=half))
+        elif what == "job":
+            text = detail(state=line["state"], reason=line["reason"], restarts=line.get("restarts") or None)
+            out.append(
+                Event(middle, Kind.JOB_STATE, "observer", numbers.get(line["name"]), line.get("nodes") or None,
+                      detail=text, t_err_ns=half)
+            )  # fmt: skip
+    return out

@@ -1,0 +1,174 @@
+"""Slurm put on a running cluster: images, objects, and the wait until every worker is idle; and taken off again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import EnvironmentMissingError, InputError
+from slurmtwin.contract.pods import PodsSection
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin_e2e.images import Say
+from slurmtwin_e2e.kind import slurm_images
+from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.manifests import keys, objects
+from slurmtwin_e2e.kind.manifests.objects import Place
+from slurmtwin_e2e.kind.manifests.slurm_files import (
+    CTLD_PORT,
+    REST_API,
+    REST_PORT,
+    SERVES_PROBES,
+    controllers_of,
+    workers_of,
+)
+
+IDLE_LIMIT_S: Final = 180.0
+GONE_LIMIT_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """Slurm on a cluster: where, and the evidence folder as this host sees it."""
+
+    cluster: Cluster
+    place: Place
+    evidence: Path
+    began_ns: int
+    """Unix time when the first pod was asked for."""
+    files: dict[str, bytes]
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of all its objects."""
+        return self.place.namespace
+
+
+def needs_database(scenario: Scenario) -> bool:
+    """Does the scenario ask for slurmdbd?"""
+    conf = {key.lower(): str(value) for key, value in scenario.slurm.conf.items()}
+    return bool(scenario.slurm.accounting) or conf.get("accountingstoragetype", "").endswith("slurmdbd")
+
+
+def refuse_impossible(scenario: Scenario, cluster_workers: int) -> None:
+    """Raise InputError, before anything is created, for what these manifests cannot put on a cluster."""
+    workers_of(scenario)
+    pods = scenario.pods or PodsSection()
+    if pods.controller == "primary-backup" and pods.state != "shared":
+        raise InputError("a primary and a backup need one state directory", hint="pods.state: shared")
+    if pods.controller == "deployment" and pods.state == "claim":
+        raise InputError("a Deployment that may move needs a state that moves with it", hint="pods.state: shared")
+    if cluster_workers < 2:
+        raise InputError(f"{cluster_workers} Kubernetes workers: one for slurmctld and one for slurmd are needed")
+
+
+def prepare_images(cluster: Cluster, scenario: Scenario, say: Say) -> tuple[str, str]:
+    """The images of the scenario's version, built where missing and in every node."""
+    version = scenario.slurm.version
+    names = [slurm_images.make(version, say)]
+    if needs_database(scenario):
+        names.append(slurm_images.make(version, say, "slurmdbd"))
+    for name in slurm_images.load(cluster, names):
+        say(f"copied {name} to the nodes of {cluster.name}")
+    return names[0], names[-1]
+
+
+def label_nodes(cluster: Cluster) -> None:
+    """The first worker is for slurmctld, the others are for slurmd; slurmctld may move to any of them."""
+    for number, node in enumerate(cluster.workers):
+        role = "compute" if number else "controller"
+        cluster.kubectl("label", "--overwrite", "node", node, f"{objects.ROLE_LABEL}={role}")
+
+
+def unlabel_nodes(cluster: Cluster) -> None:
+    """Take the labels off again: the cluster is as it was."""
+    cluster.kubectl("label", "node", *cluster.workers, f"{objects.ROLE_LABEL}-", check=False)
+
+
+def _observer_settings(scenario: Scenario) -> dict[str, Any]:
+    version = scenario.slurm.version
+    path = "/livez" if version in SERVES_PROBES else ""
+    return {
+        "rest_host": "slurmrestd", "rest_port": REST_PORT, "rest_version": REST_API[version],
+        "probes": [{"name": name, "host": name, "port": CTLD_PORT, "path": path} for name in controllers_of(scenario)],
+    }  # fmt: skip
+
+
+def apply(cluster: Cluster, items: list[objects.Object]) -> None:
+    """Create or change objects."""
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(objects.as_list(items)))
+
+
+def deploy(cluster: Cluster, scenario: Scenario, namespace: str, images: tuple[str, str], say: Say) -> Deployed:
+    """Create everything and wait until all workers are idle. Raises EnvironmentMissingError with what is not."""
+    pods = scenario.pods or PodsSection()
+    place = Place(namespace, images[0], images[1], cluster.shared_inside)
+    folder = cluster.shared / namespace
+    evidence = folder / "evidence"
+    (evidence / "logs").mkdir(parents=True)
+    for path in (folder, evidence, evidence / "logs"):
+        path.chmod(0o777)
+    (evidence / "observer.json").write_text(json.dumps(_observer_settings(scenario)))
+    label_nodes(cluster)
+    files = keys.new_keys()
+    apply(cluster, objects.base(place, scenario))
+    apply(cluster, [keys.secret(namespace, files), *objects.observer(place)])
+    if needs_database(scenario):
+        apply(cluster, objects.database(place, scenario))
+    began = time.time_ns()
+    found = Deployed(cluster, place, evidence, began, files)
+    if pods.controller_after:
+        apply(cluster, objects.worker_set(place, scenario))
+        time.sleep(max(0.0, (began + pods.controller_after - time.time_ns()) / SECOND))
+        apply(cluster, objects.controller(place, scenario))
+    else:
+        apply(cluster, [*objects.controller(place, scenario), *objects.worker_set(place, scenario)])
+    wait_until_idle(found, scenario)
+    say(f"{namespace}: {workers_of(scenario).count} workers idle {(time.time_ns() - began) / SECOND:.1f} s after apply")
+    return found
+
+
+def notes(evidence: Path) -> list[dict[str, Any]]:
+    """The observer's lines so far; a last line that is still being written is left out."""
+    path = evidence / "observer.jsonl"
+    if not path.exists():
+        return []
+    text = path.read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def node_states(evidence: Path) -> dict[str, str]:
+    """The last state of every Slurm node that the observer noted."""
+    return {line["name"]: line["state"] for line in notes(evidence) if line["what"] == "node"}
+
+
+def wait_until_idle(deployed: Deployed, scenario: Scenario, limit_s: float = IDLE_LIMIT_S) -> None:
+    """Wait for IDLE of every worker. Raises EnvironmentMissingError with the states found."""
+    wanted = workers_of(scenario).names
+    limit = time.monotonic() + limit_s
+    while True:
+        states = node_states(deployed.evidence)
+        if all(states.get(name, "").split("+")[0] == "IDLE" and "DOWN" not in states[name] for name in wanted):
+            return
+        if time.monotonic() > limit:
+            seen = {name: states.get(name, "unknown to Slurm") for name in wanted}
+            raise EnvironmentMissingError(f"{deployed.namespace}: not idle after {limit_s:.0f} s: {seen}")
+        time.sleep(0.2)
+
+
+def remove(cluster: Cluster, namespace: str) -> None:
+    """Delete the namespace and its folder, and wait until its pods are gone."""
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found", check=False)
+    cluster.kubectl(
+        "-n", namespace, "delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false", check=False
+    )
+    limit = time.monotonic() + GONE_LIMIT_S
+    while cluster.kubectl("get", "namespace", namespace, "--ignore-not-found", "-o", "name").strip():
+        if time.monotonic() > limit:
+            raise EnvironmentMissingError(f"namespace {namespace} does not go away")
+        time.sleep(0.5)
+    shutil.rmtree(cluster.shared / namespace, ignore_errors=True)

@@ -1,0 +1,211 @@
+"""Faults of pods and Kubernetes nodes: deleted, paused, stopped, restarted, cordoned, drained, tainted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin_e2e.docker import docker
+from slurmtwin_e2e.kind.api import ApiError
+from slurmtwin_e2e.kind.faults.base import Fault, until
+
+
+class PodDelete(Fault):
+    """A pod is deleted: with its own grace, or forced (grace 0: the object goes at once)."""
+
+    kinds = ("pod.delete",)
+
+    def prepare(self) -> None:
+        """Find the pod."""
+        self.pod = self.tools.pod(self.fault.target)
+        self.path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}"
+
+    def inject(self) -> None:
+        """Delete it."""
+        grace = self.fault.grace
+        body: dict[str, Any] = {"preconditions": {"uid": self.pod.uid}}
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace // SECOND
+        self.tools.api.request("DELETE", self.path, body)
+
+    def prove(self) -> str:
+        """The object is going, gone, or another pod has its name."""
+
+        def seen() -> str:
+            try:
+                meta = self.tools.api.request("GET", self.path)["metadata"]
+            except ApiError as error:
+                return f"{self.pod.name} is gone" if error.status == 404 else ""
+            if meta["uid"] != self.pod.uid:
+                return f"{self.pod.name} is another pod now"
+            return f"{self.pod.name} has a deletion time" if "deletionTimestamp" in meta else ""
+
+        return until(seen, f"{self.pod.name} is still there")
+
+
+class _NodeFault(Fault):
+    """A fault of one Kubernetes node."""
+
+    def prepare(self) -> None:
+        """Find the node."""
+        self.node = self.tools.node(self.fault.target)
+        self.path = f"/api/v1/nodes/{self.node}"
+
+    def nodes(self) -> str | None:
+        """The Kubernetes node."""
+        return self.node
+
+    def _inspect(self, form: str) -> str:
+        return docker("inspect", "-f", form, self.node).stdout.strip()
+
+
+class NodePause(_NodeFault):
+    """docker pause: every process of the node freezes, its address stays, packets to it get no answer."""
+
+    kinds = ("kube_node.pause",)
+
+    def inject(self) -> None:
+        """Pause."""
+        docker("pause", self.node)
+
+    def prove(self) -> str:
+        """Docker says so."""
+        said = f"{self.node} is paused"
+        return until(lambda: said if self._inspect("{{.State.Paused}}") == "true" else "", "not paused", 5)
+
+    def clear(self) -> None:
+        """Unpause."""
+        docker("unpause", self.node)
+
+
+class NodeStop(_NodeFault):
+    """docker stop (systemd shuts down), and docker start to clear; kube_node.restart is both at once."""
+
+    kinds = ("kube_node.stop", "kube_node.restart")
+
+    def prepare(self) -> None:
+        """Find the node and when it booted."""
+        super().prepare()
+        self.booted = self._inspect("{{.State.StartedAt}}")
+
+    def inject(self) -> None:
+        """Stop or restart."""
+        docker("restart" if self.fault.kind == "kube_node.restart" else "stop", "-t", "15", self.node)
+        self.tools.shell(self.node).close()
+
+    def prove(self) -> str:
+        """Docker says so."""
+        if self.fault.kind == "kube_node.restart":
+            said = f"{self.node} runs since {self._inspect('{{.State.StartedAt}}')}, before: {self.booted}"
+            return until(lambda: said if self._inspect("{{.State.StartedAt}}") != self.booted else "", "not restarted")
+        said = f"{self.node} does not run"
+        return until(lambda: said if self._inspect("{{.State.Running}}") == "false" else "", "still runs")
+
+    def clear(self) -> None:
+        """Start it again."""
+        if self.fault.kind == "kube_node.stop":
+            docker("start", self.node)
+
+
+class NodeDelete(_NodeFault):
+    """The Node object is deleted; a restarted kubelet registers it again (with its labels)."""
+
+    kinds = ("kube_node.delete",)
+
+    def prepare(self) -> None:
+        """Keep its labels."""
+        super().prepare()
+        self.object = self.tools.api.request("GET", self.path)
+
+    def inject(self) -> None:
+        """Delete the object."""
+        self.tools.api.request("DELETE", self.path)
+
+    def prove(self) -> str:
+        """It is gone, or it is another object."""
+
+        def seen() -> str:
+            try:
+                uid = self.tools.api.request("GET", self.path)["metadata"]["uid"]
+            except ApiError as error:
+                return f"node {self.node} is gone" if error.status == 404 else ""
+            return f"node {self.node} is another object now" if uid != self.object["metadata"]["uid"] else ""
+
+        return until(seen, f"node {self.node} is still there")
+
+    def clear(self) -> None:
+        """Restart the kubelet, and give the new object the old labels."""
+        self.tools.shell(self.node).run("systemctl restart kubelet")
+
+        def back() -> str:
+            try:
+                self.tools.api.patch(self.path, {"metadata": {"labels": self.object["metadata"]["labels"]}})
+            except ApiError:
+                return ""
+            return "back"
+
+        until(back, f"node {self.node} does not come back", 60, 0.5)
+
+
+class NodeMark(_NodeFault):
+    """Cordon, taint, or drain (cordon, then evict the run's pods on it)."""
+
+    kinds = ("kube_node.cordon", "kube_node.taint", "kube_node.drain")
+
+    def prepare(self) -> None:
+        """Find the node, its taints, and the pods that a drain evicts."""
+        super().prepare()
+        self.taints = self.tools.api.request("GET", self.path)["spec"].get("taints", [])
+        space = self.tools.deployed.namespace
+        pods = self.tools.api.request("GET", f"/api/v1/namespaces/{space}/pods")["items"]
+        self.pods = [p["metadata"] for p in pods if p["spec"].get("nodeName") == self.node]
+        if self.fault.kind == "kube_node.taint":
+            pair, _, effect = self.fault.taint.rpartition(":")
+            key, _, value = pair.partition("=")
+            if not key or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+                raise InputError(f"taint {self.fault.taint!r}", hint="KEY=VALUE:NoSchedule")
+            self.taint = {"key": key, "value": value, "effect": effect}
+
+    def inject(self) -> None:
+        """Change the node; a drain also asks for evictions."""
+        if self.fault.kind == "kube_node.taint":
+            self.tools.api.patch(self.path, {"spec": {"taints": [*self.taints, self.taint]}})
+            return
+        self.tools.api.patch(self.path, {"spec": {"unschedulable": True}})
+        if self.fault.kind == "kube_node.drain":
+            for meta in self.pods:
+                where = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+                eviction = {
+                    "apiVersion": "policy/v1", "kind": "Eviction",
+                    "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+                }  # fmt: skip
+                self.tools.api.request("POST", f"{where}/eviction", eviction)
+
+    def prove(self) -> str:
+        """The node's own object says so; after a drain every pod is going or gone."""
+        spec = self.tools.api.request("GET", self.path)["spec"]
+        if self.fault.kind == "kube_node.taint":
+            shown = json.dumps(spec.get("taints", []), sort_keys=True)
+            return until(lambda: f"taints: {shown}" if self.taint["key"] in shown else "", f"taints are {shown}", 0)
+        until(lambda: "yes" if spec.get("unschedulable") else "", f"{self.node} is schedulable", 0)
+        if self.fault.kind == "kube_node.cordon":
+            return f"{self.node} is unschedulable"
+        return until(self._evicted, "pods are still there")
+
+    def _evicted(self) -> str:
+        for meta in self.pods:
+            try:
+                now = self.tools.api.request("GET", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+            except ApiError as error:
+                if error.status == 404:
+                    continue
+                return ""
+            if now["metadata"]["uid"] == meta["uid"] and "deletionTimestamp" not in now["metadata"]:
+                return ""
+        return f"{self.node} is unschedulable, {len(self.pods)} pods evicted"
+
+    def clear(self) -> None:
+        """Put the node's old marks back."""
+        self.tools.api.patch(self.path, {"spec": {"taints": self.taints or None, "unschedulable": None}})

@@ -1,0 +1,138 @@
+"""When faults happen: planned times per repetition, and their punctual injection with a record of each step."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.errors import InputError, SlurmtwinError
+from slurmtwin_e2e.kind.faults.base import Fault, Reach
+from slurmtwin_e2e.kind.faults.kube import NodeDelete, NodeMark, NodePause, NodeStop, PodDelete
+from slurmtwin_e2e.kind.faults.memory import GroupKill, JobMemory
+from slurmtwin_e2e.kind.faults.network import DnsOutage, NetworkCut, StaleWatch
+from slurmtwin_e2e.kind.faults.processes import ProcessFreeze, ProcessSignal
+from slurmtwin_e2e.kind.faults.services import ApiServer, ClockJump, ImagePull, JwtRotate
+from slurmtwin_e2e.kind.faults.storage import DiskFill, VolumeLost
+
+PREPARE_NS: Final = 8 * SECOND
+"""Look-ups begin so long before the planned time."""
+CLASSES: Final = (
+    ProcessSignal, ProcessFreeze, JobMemory, GroupKill, PodDelete, NodePause, NodeStop, NodeDelete, NodeMark,
+    NetworkCut, DnsOutage, StaleWatch, ApiServer, ImagePull, JwtRotate, ClockJump, DiskFill, VolumeLost,
+)  # fmt: skip
+BY_KIND: Final[dict[str, type[Fault]]] = {kind: cls for cls in CLASSES for kind in cls.kinds}
+
+
+def planned_ns(fault: ClusterFault, name: str, number: int, repetition: int, repetitions: int) -> int:
+    """Planned time of fault `number` of scenario `name`: `at`, or inside the repetition's part of `within`.
+
+    Repetition k of n (from 1) falls into [at + within*(k-1)/n, at + within*k/n), at a place that depends on the
+    names alone. Raises InputError for a repetition outside 1..n.
+    """
+    if not 1 <= repetition <= repetitions:
+        raise InputError(f"repetition {repetition} of {repetitions}")
+    if not fault.within:
+        return fault.at
+    text = f"{name}/{number}/{repetition}/{repetitions}"
+    draw = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+    part = fault.within // repetitions
+    return fault.at + part * (repetition - 1) + part * draw // 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a fault as it was done: unix ns before and after."""
+
+    number: int
+    what: str
+    """injected, proven, cleared or failed."""
+    planned_ns: int
+    before_ns: int
+    after_ns: int
+    text: str = ""
+    node: str | None = None
+
+
+class FaultRunner:
+    """Runs a scenario's cluster faults, each in a thread of its own."""
+
+    def __init__(
+        self, tools: Reach, faults: Sequence[tuple[int, ClusterFault, int]], zero_ns: int,
+        say: Callable[[str], Any],
+    ) -> None:  # fmt: skip
+        self.steps: list[Step] = []
+        self._tools, self._zero, self._say = tools, zero_ns, say
+        self._lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._run, args=(number, fault, at), daemon=True) for number, fault, at in faults
+        ]
+        self.failed = False
+        self._undo: list[Fault] = []
+
+    def start(self) -> None:
+        """Begin to wait for the planned times."""
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Is any fault still to be injected, proven or cleared?"""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def join(self, limit_s: float) -> None:
+        """Wait until all faults are done and cleared."""
+        end = time.monotonic() + limit_s
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _note(self, step: Step) -> None:
+        with self._lock:
+            self.steps.append(step)
+        self._say(f"fault {step.number} {step.what} {(step.before_ns - self._zero) / SECOND:.3f} s {step.text}"[:200])
+
+    def _run(self, number: int, fault: ClusterFault, at_ns: int) -> None:
+        planned = self._zero + at_ns
+        one = BY_KIND[fault.kind](fault, self._tools)
+        done: Fault | None = None
+        try:
+            _sleep_until(planned - PREPARE_NS)
+            one.prepare()
+            _sleep_until(planned)
+            self._act(number, planned, "injected", one.inject, one)
+            done = one
+            self._act(number, planned, "proven", one.prove, one)
+            if fault.lasts:
+                clear_at = planned + fault.lasts
+                _sleep_until(clear_at)
+                done = None
+                self._act(number, clear_at, "cleared", one.clear, one)
+        except SlurmtwinError as error:
+            self.failed = True
+            self._note(Step(number, "failed", planned, time.time_ns(), time.time_ns(), str(error)))
+        finally:
+            if done is not None:
+                self._undo.append(done)
+
+    def _act(self, number: int, planned: int, what: str, act: Callable[[], str | None], one: Fault) -> None:
+        before = time.time_ns()
+        text = act()
+        self._note(Step(number, what, planned, before, time.time_ns(), text or "", one.nodes()))
+
+    def undo(self) -> None:
+        """End what the scenario left uncleared, after the run: the cluster is as before."""
+        for one in self._undo:
+            try:
+                one.clear()
+            except SlurmtwinError as error:
+                self._say(f"{one.fault.kind} is not undone: {error}")
+
+
+def _sleep_until(t_ns: int) -> None:
+    while (left := t_ns - time.time_ns()) > 0:
+        time.sleep(min(left / SECOND, 1.0))

@@ -1,0 +1,256 @@
+"""One run of a scenario on a running cluster: deploy, submit, inject, watch, and build the event table."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.errors import InputError, UnsupportedError
+from slurmtwin.contract.events import Event
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.scenario import DaemonFault, Fault, NodeAction, Scenario
+from slurmtwin_e2e.facts import cpus_of_nodes
+from slurmtwin_e2e.images import Say
+from slurmtwin_e2e.kind import deploy
+from slurmtwin_e2e.kind.api import Api
+from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.collect import clocks, evidence, pinning, table
+from slurmtwin_e2e.kind.collect.collector import Collector
+from slurmtwin_e2e.kind.collect.informer import Change
+from slurmtwin_e2e.kind.collect.kube_rows import KubeRows
+from slurmtwin_e2e.kind.deploy import Deployed
+from slurmtwin_e2e.kind.faults.base import FaultError, Reach, reach
+from slurmtwin_e2e.kind.faults.schedule import FaultRunner, Step, planned_ns
+from slurmtwin_e2e.kind.manifests.slurm_files import controllers_of, workers_of
+from slurmtwin_e2e.plan import job_options
+
+LEAD_NS: Final = 10 * SECOND
+"""Time zero lies so long after the plan is written: the first fault's look-ups fit before it."""
+DEFAULT_MAX_NS: Final = 600 * SECOND
+JOB: Final = "/opt/slurmtwin/job"
+ENDED: Final = (
+    "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
+)  # fmt: skip
+FOREVER_S: Final = 10_000_000
+HOLE: Final = "hole"
+
+
+@dataclass(slots=True)
+class RanOnce:
+    """What one run left in memory: the table, and what the manifest tells of how it was made."""
+
+    events: list[Event]
+    stop_reason: str
+    """done, max_time, hole (a watch lost changes) or fault (one could not be injected or proven)."""
+    zero_ns: int
+    idle_s: float
+    """From the first apply until all workers were idle."""
+    wall_s: float
+    load: tuple[float, float]
+    late_ms: list[float]
+    offsets: list[clocks.Offset]
+    watch_delay_ns: tuple[int, int, int]
+    fault_errors: list[str]
+
+
+def submit_actions(jobs: Sequence[JobRequest]) -> list[dict[str, Any]]:
+    """One sbatch call per job for the observer. Raises UnsupportedError for what its plan cannot say."""
+    out = []
+    for job in sorted(jobs, key=lambda j: (j.submit_ns, j.job_id)):
+        options = job_options(job)
+        if job.interactive or job.het_group or job.after_job or any("{" in option for option in options):
+            raise UnsupportedError(f"job {job.job_id}: the kind world submits plain batch jobs only")
+        seconds = FOREVER_S if job.run_ns is None else job.run_ns / SECOND
+        tail = [JOB, str(job.job_id), f"{seconds:g}", str(job.exit_code)]
+        out.append(
+            {"at_ns": job.submit_ns, "do": "submit", "jobs": [job.job_id], "array": 0,
+             "argv": ["sbatch", "--parsable", "--output=/dev/null", "--error=/dev/null", *options, *tail]}
+        )  # fmt: skip
+    return out
+
+
+def admin_action(number: int, fault: Fault) -> dict[str, Any]:
+    """An administrator's command of the scenario. Raises UnsupportedError for daemons that are pods here."""
+    argv: list[str] = []
+    if isinstance(fault, DaemonFault) and fault.kind in ("slurmctld.takeover", "slurmctld.reconfigure"):
+        argv = ["scontrol", fault.kind.partition(".")[2]]
+    elif isinstance(fault, NodeAction) and fault.kind == "node.update":
+        argv = ["scontrol", "update", f"nodename={fault.target}", f"state={fault.state}"]
+        argv += [f"reason={fault.reason}"] if fault.reason else []
+    if not argv:
+        raise UnsupportedError(f"{fault.kind}: not a fault of pods", hint="process.signal, process.freeze, pod.delete")
+    return {"at_ns": fault.at, "do": "command", "admin": True, "argv": argv, "fault": number}
+
+
+def plan_faults(scenario: Scenario, repetition: int, repetitions: int) -> list[tuple[int, ClusterFault, int]]:
+    """(place in the scenario, fault, planned time) of every cluster fault of one repetition."""
+    return [
+        (number, fault, planned_ns(fault, scenario.name, number, repetition, repetitions))
+        for number, fault in enumerate(scenario.faults)
+        if isinstance(fault, ClusterFault)
+    ]
+
+
+def namespace_of(scenario: Scenario, repetition: int) -> str:
+    """A namespace for the run."""
+    return re.sub(r"[^a-z0-9-]", "-", f"st-{scenario.name[:40]}-{repetition}")
+
+
+def run_once(
+    cluster: Cluster, scenario: Scenario, jobs: Sequence[JobRequest], say: Say, *,
+    repetition: int = 1, repetitions: int = 1, keep: Path | None = None,
+) -> RanOnce:  # fmt: skip
+    """Run the scenario. The namespace is removed whatever happens; `keep`: copy the evidence there first."""
+    deploy.refuse_impossible(scenario, len(cluster.workers))
+    actions = submit_actions(jobs)
+    actions += [admin_action(n, f) for n, f in enumerate(scenario.faults) if not isinstance(f, ClusterFault)]
+    planned = plan_faults(scenario, repetition, repetitions)
+    namespace = namespace_of(scenario, repetition)
+    images = deploy.prepare_images(cluster, scenario, say)
+    deploy.remove(cluster, namespace)
+    api = Api(cluster.kubeconfig)
+    collector = Collector(api, namespace)
+    collector.start()
+    begun = time.monotonic()
+    load = os.getloadavg()[0]
+    tools: Reach | None = None
+    try:
+        deployed = deploy.deploy(cluster, scenario, namespace, images, say)
+        idle_s = (time.time_ns() - deployed.began_ns) / SECOND
+        tools = reach(cluster, deployed, api)
+        offsets = [clocks.of_node(tools.shell(node)) for node in cluster.nodes]
+        pinned = _pinned(tools)
+        zero_ns = time.time_ns() + LEAD_NS
+        _write_plan(deployed, zero_ns, actions)
+        faults = FaultRunner(tools, planned, zero_ns, say)
+        faults.start()
+        why, end_ns = _wait(deployed, scenario, len(jobs), zero_ns, faults)
+        faults.undo()
+        pinned += _pinned(tools)
+        changes = collector.stop()
+        skip = next((s.node or "" for s in faults.steps if s.node in cluster.nodes), "")
+        delay = clocks.watch_delay_ns(changes, skip)
+        steps = sorted(faults.steps, key=lambda step: step.before_ns)
+        rows, holes = _rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, pinned)
+        errors = [step.text for step in steps if step.what == "failed"]
+        why = HOLE if holes else "fault" if errors else why
+        late = [(s.before_ns - s.planned_ns) / 1e6 for s in steps if s.what == "injected"]
+        if keep is not None:
+            shutil.copytree(deployed.evidence, keep, dirs_exist_ok=True)
+        return RanOnce(
+            rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late, offsets, delay,
+            errors,
+        )  # fmt: skip
+    finally:
+        collector.stop()
+        if tools is not None:
+            tools.close()
+        deploy.remove(cluster, namespace)
+
+
+def _write_plan(deployed: Deployed, zero_ns: int, actions: list[dict[str, Any]]) -> None:
+    part = deployed.evidence / "plan.part"
+    part.write_text(json.dumps({"zero_ns": zero_ns, "actions": actions}))
+    part.rename(deployed.evidence / "plan.json")
+
+
+def _jobs_ended(lines: Sequence[dict[str, Any]], count: int) -> bool:
+    states = {line["name"]: line["state"] for line in lines if line["what"] == "job"}
+    answered = [line for line in lines if line["what"] == "action" and line["action"]["do"] == "submit"]
+    over = [state for state in states.values() if state.split("+")[0] in ENDED or state == "GONE"]
+    return len(answered) >= count and len(over) == len(states) and len(states) >= count
+
+
+def _wait(
+    deployed: Deployed, scenario: Scenario, count: int, zero_ns: int, faults: FaultRunner
+) -> tuple[str, int]:  # fmt: skip
+    """(why, unix ns) of the end: all jobs ended and all faults done, and then `after`; or the budget's time."""
+    limit = zero_ns + (scenario.budget.max_time or DEFAULT_MAX_NS)
+    over_since: int | None = None
+    while True:
+        now = time.time_ns()
+        if now >= limit:
+            return "max_time", now
+        over = now > zero_ns and not faults.alive and _jobs_ended(deploy.notes(deployed.evidence), count)
+        over_since = (over_since or now) if over else None
+        if over_since is not None and now - over_since >= scenario.after:
+            return "done", now
+        time.sleep(0.5)
+
+
+def _pinned(tools: Reach) -> list[Event]:
+    """CPU sets of the workers' containers now; only with a limit do they say anything."""
+    out: list[Event] = []
+    for node in tools.cluster.workers:
+        names = [
+            item["metadata"]["name"]
+            for item in tools.api.request("GET", f"/api/v1/namespaces/{tools.deployed.namespace}/pods")["items"]
+            if item["spec"].get("nodeName") == node and item["metadata"]["labels"].get("app") == "slurmd"
+        ]
+        pods = []
+        for name in names:
+            try:
+                pods.append(tools.pod(f"slurmd:{name}"))
+            except FaultError:
+                continue
+        out += pinning.rows(tools.shell(node), pods)
+    return out
+
+
+def _rows(
+    scenario: Scenario, deployed: Deployed, steps: Sequence[Step], changes: Sequence[Change], zero_ns: int,
+    end_ns: int, why: str, receipt_error_ns: int, offsets: Sequence[clocks.Offset], pinned: Sequence[Event],
+) -> tuple[list[Event], int]:  # fmt: skip
+    """The whole table and the number of holes in it."""
+    documents = [f.model_dump(mode="json", exclude_defaults=True) | {"kind": f.kind} for f in scenario.faults]
+    own_error = max((abs(o.value_ns) + o.error_ns for o in offsets), default=0)
+    kube = KubeRows(receipt_error_ns, own_error)
+    for change in changes:
+        kube.take(change)
+    lines = deploy.notes(deployed.evidence)
+    rows = evidence.slurm_rows(
+        deployed.evidence, zero_ns, end_ns, why, controllers_of(scenario), documents, cpus_of_nodes(scenario),
+        scenario.slurm.version,
+    )  # fmt: skip
+    rows += evidence.slurmd_rows(deployed.evidence, zero_ns) + evidence.observer_rows(lines, zero_ns)
+    rows += table.fault_rows(steps, documents, zero_ns) + table.clock_rows(offsets, 0)
+    rows += [event._replace(t_ns=event.t_ns - zero_ns) for event in pinned]
+    rows = [row for row in rows if row.t_ns <= end_ns - zero_ns]
+    tied = [pair for pair in kube.rows if pair[0].t_ns <= end_ns]
+    return table.merge(rows, tied, zero_ns), kube.holes
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Raise InputError before anything is made for what no cluster could run."""
+    if scenario.pods is None:
+        raise InputError(f"{scenario.name} has no `pods` section", hint="pods: {} puts Slurm into pods by manifests")
+    if len(scenario.clusters) > 1:
+        raise UnsupportedError("Slurm is put on one cluster by these manifests")
+    plan_faults(scenario, 1, 1)
+    deploy.refuse_impossible(scenario, sum(g.count for c in scenario.clusters for g in c.workers) or 3)
+    names = workers_of(scenario).names
+    for fault in scenario.faults:
+        if isinstance(fault, ClusterFault):
+            _refuse_target(fault, names)
+
+
+def _refuse_target(fault: ClusterFault, workers: Sequence[str]) -> None:
+    known = ("slurmctld", "slurmd", "slurmrestd", "slurmdbd", "observer", "operator")
+    for target in filter(None, f"{fault.target},{fault.other}".split(",")):
+        head, _, name = target.removeprefix("node-of:").partition(":")
+        if head == "slurmd" and name and name not in workers:
+            raise InputError(f"{fault.kind}: no worker is called {name}", hint=", ".join(workers))
+        if head == "job" and name.isdigit():
+            continue
+        fine = head in known or "@" in head or "/" in head or head.startswith(("worker", "control-plane"))
+        if not fine:
+            raise InputError(f"{fault.kind}: target {target!r} names nothing", hint=", ".join(known))

@@ -1,0 +1,134 @@
+"""The world `kind`: a scenario on real Kubernetes with real Slurm pods (worlds/registry.py finds it here)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.events import COLUMNS, Event, Kind
+from slurmtwin.contract.jobs import JobRequest, to_dict
+from slurmtwin.contract.kubernetes import KubernetesCluster
+from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block, write_manifest
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.world import RunAnswer, RunOrder
+from slurmtwin_e2e.docker import image_id
+from slurmtwin_e2e.facts import cluster_facts
+from slurmtwin_e2e.kind import deploy, lifecycle, slurm_images
+from slurmtwin_e2e.kind.attach import attach
+from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.manifests.slurm_files import controllers_of
+from slurmtwin_e2e.kind.pins import pins
+from slurmtwin_e2e.kind.runner import RanOnce, check_scenario, run_once
+
+CLUSTER_VARIABLE: Final = "SLURMTWIN_KIND_CLUSTER"
+"""Name of a running cluster of ours to use; unset: one is made of the scenario's section, and removed."""
+WORLD: Final = "kind"
+
+
+def run_scenario(order: RunOrder) -> RunAnswer:
+    """Run one scenario on Kubernetes (contract.world).
+
+    Raises InputError before anything is made for an impossible scenario, EnvironmentMissingError without Docker.
+    """
+    check_scenario(order.scenario)
+    repetition = order.replication or 1
+    name = os.environ.get(CLUSTER_VARIABLE, "")
+    if name:
+        cluster = attach(name)
+        try:
+            return _run(cluster, order, repetition)
+        finally:
+            deploy.unlabel_nodes(cluster)
+    wanted = order.scenario.clusters or (KubernetesCluster(),)
+    with lifecycle.running(wanted, say) as clusters:
+        return _run(clusters[0], order, repetition)
+
+
+def _run(cluster: Cluster, order: RunOrder, repetition: int) -> RunAnswer:
+    ran = run_once(cluster, order.scenario, order.jobs, say, repetition=repetition, repetitions=max(3, repetition))
+    manifest = build_manifest(order.scenario, ran, cluster, repetition)
+    if order.folder is not None:
+        write_folder(order.folder, manifest, ran.events, order.scenario, order.jobs)
+    return RunAnswer(manifest, ran.events)
+
+
+def say(text: str) -> None:
+    """Progress goes to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def resolved_text(scenario: Scenario) -> str:
+    """The scenario with every default written out."""
+    return json.dumps(json.loads(scenario.model_dump_json(by_alias=True)), sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetition: int) -> Manifest:
+    """Provenance of one run on Kubernetes: images, versions, clocks, load, lateness of faults."""
+    version = scenario.slurm.version
+    facts = cluster_facts(scenario).to_dict() | {"controllers": list(controllers_of(scenario))}
+    images = {slurm_images.image_name(version): image_id(slurm_images.image_name(version))}
+    if deploy.needs_database(scenario):
+        name = slurm_images.image_name(version, "slurmdbd")
+        images[name] = image_id(name)
+    delay = ran.watch_delay_ns
+    return Manifest(
+        world=WORLD, scenario=scenario.name, scenario_sha256=sha256_text(resolved_text(scenario)), seed=0,
+        replication=repetition,
+        software={
+            **software_block(), "slurm": version, "packages": slurm_images.packages(version),
+            "kubernetes": pins().kubernetes, "node_image": image_id(pins().node_image), "images": images,
+        },
+        parameters={"slurm_version": version, "factor": 1.0, "epoch_ns": ran.zero_ns, "cluster": facts},
+        environment=environment_block() | {"kube_nodes": len(cluster.nodes)},
+        resources={
+            "wall_s": round(ran.wall_s, 1), "host_load": round(max(ran.load), 2),
+            "host_load_before": round(ran.load[0], 2), "idle_s": round(ran.idle_s, 2),
+        },
+        results={
+            "run_id": f"{scenario.name}-{version}-kind-{repetition}", "events": len(ran.events),
+            "stop_reason": ran.stop_reason,
+            "jobs_submitted": sum(e.kind is Kind.JOB_SUBMITTED for e in ran.events),
+            "job_starts": sum(e.kind is Kind.JOB_STARTED for e in ran.events),
+            "fault_late_ms": [round(ms, 2) for ms in ran.late_ms], "fault_errors": ran.fault_errors,
+            "watch_delay_ms": {"p95": round(delay[0] / 1e6, 2), "median": round(delay[1] / 1e6, 2), "count": delay[2]},
+            "clock_offset_us": {
+                o.source: {"value": round(o.value_ns / 1e3, 1), "error": round(o.error_ns / 1e3, 1)}
+                for o in ran.offsets
+            },
+        },
+    )  # fmt: skip
+
+
+def _row(run_id: str, seq: int, event: Event) -> str:
+    row: dict[str, Any] = {"run_id": run_id, "world": WORLD, "seq": seq}
+    values = event._asdict()
+    for column in COLUMNS[3:]:
+        if values[column.name] is not None:
+            row[column.name] = values[column.name]
+    return json.dumps(row, separators=(",", ":"))
+
+
+def write_folder(
+    target: Path, manifest: Manifest, events: Sequence[Event], scenario: Scenario, jobs: Sequence[JobRequest]
+) -> None:
+    """Write one run folder, whole or not at all."""
+    part = target.with_name(f".{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    (part / "scenario.resolved.json").write_text(resolved_text(scenario))
+    with (part / "jobs.jsonl").open("w") as stream:
+        for job in sorted(jobs, key=lambda j: (j.submit_ns, j.job_id)):
+            stream.write(json.dumps(to_dict(job), sort_keys=True, separators=(",", ":")) + "\n")
+    run_id = str(manifest.results["run_id"])
+    text = "".join(_row(run_id, seq, event) + "\n" for seq, event in enumerate(events))
+    with (part / "events.jsonl.gz").open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as zipped:
+        zipped.write(text.encode())
+    write_manifest(part, manifest)
+    shutil.rmtree(target, ignore_errors=True)
+    part.replace(target)

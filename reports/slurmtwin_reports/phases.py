@@ -1,0 +1,199 @@
+"""Phases of recorded runs beside their predictions: `python -m slurmtwin_reports.phases` writes docs/kind-phases.md.
+
+A phase and its prediction stand in the scenario (contract/phases.py), committed before the recording. Here each
+repetition's span is read off the event table alone; a time is known to the sum of both milestones' errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.hostlist import expand
+from slurmtwin.contract.manifest import read_manifest
+from slurmtwin.contract.phases import Milestone, Phase
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.contract.yaml_file import load_yaml, plain
+
+Row = Mapping[str, Any]
+TABLE: Final = Path("docs/kind-phases.md")
+REASONS: Final = Path("scenarios/faults/phase-reasons.yaml")
+AGREE: Final = "agree"
+DIFFER: Final = "differ"
+UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One repetition of a phase: its length and error in ns; None when the end (or start) did not come."""
+
+    length_ns: int | None
+    error_ns: int = 0
+    started: bool = True
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The rows of a run folder's events.jsonl.gz. Raises InputError when there is none."""
+    path = folder / "events.jsonl.gz"
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            return [json.loads(line) for line in stream]
+    except OSError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _names(text: str | None) -> list[str]:
+    if not text:
+        return []
+    try:
+        return expand(text)
+    except InputError:
+        return [text]
+
+
+def fits(row: Row, wanted: Milestone) -> bool:
+    """Is this row the milestone's kind, actor, node, job, and has it these details?"""
+    if row["kind"] != wanted.kind.value or (wanted.actor and row["actor"] != wanted.actor):
+        return False
+    if wanted.job is not None and row.get("job_id") != wanted.job:
+        return False
+    if wanted.node not in ("", "*") and wanted.node not in _names(row.get("node")):
+        return False
+    known = json.loads(row.get("detail") or "{}")
+    return all(known.get(key) == value for key, value in wanted.detail.items())
+
+
+def find(rows: Iterable[Row], wanted: Milestone, after_ns: int | None) -> Row | None:
+    """The n-th fitting row at or after a time (None: from the beginning); node '*' counts different nodes."""
+    seen: set[str] = set()
+    count = 0
+    for row in rows:
+        if (after_ns is not None and row["t_ns"] + row["t_err_ns"] < after_ns) or not fits(row, wanted):
+            continue
+        if wanted.node == "*":
+            seen.add(str(row.get("node")))
+            count = len(seen)
+        else:
+            count += 1
+        if count >= wanted.nth:
+            return row
+    return None
+
+
+def span(rows: Sequence[Row], phase: Phase) -> Span:
+    """One repetition of a phase. A phase begins at or after the first injection, where there is one."""
+    faults = [row["t_ns"] for row in rows if row["kind"] == "fault.injected"]
+    start = find(rows, phase.start, min(faults) if faults else None)
+    if start is None:
+        return Span(None, started=False)
+    own = phase.end.model_copy(update={"nth": 1}) if phase.end == phase.start else phase.end
+    later = [row for row in rows if row["seq"] != start["seq"]]
+    end = find(later, own, start["t_ns"])
+    if end is None:
+        return Span(None)
+    return Span(max(0, end["t_ns"] - start["t_ns"]), start["t_err_ns"] + end["t_err_ns"])
+
+
+def verdict(phase: Phase, spans: Sequence[Span]) -> str:
+    """agree: every repetition may lie within the prediction; differ: one cannot; unknown: nothing to judge."""
+    if not spans or any(not one.started for one in spans):
+        return UNKNOWN
+    if phase.absent:
+        return DIFFER if any(one.length_ns is not None for one in spans) else AGREE
+    for one in spans:
+        if one.length_ns is None or one.length_ns + one.error_ns < phase.low:
+            return DIFFER
+        if phase.high is not None and one.length_ns - one.error_ns > phase.high:
+            return DIFFER
+    return AGREE
+
+
+def _text(one: Span) -> str:
+    if not one.started:
+        return "no start"
+    if one.length_ns is None:
+        return "none"
+    return f"{one.length_ns / SECOND:.1f} ± {max(one.error_ns / SECOND, 0.05):.1f}"
+
+
+def _predicted(phase: Phase) -> str:
+    if phase.absent:
+        return "none"
+    high = f"{phase.high / SECOND:g}" if phase.high is not None else "…"
+    return f"{phase.low / SECOND:g}..{high}"
+
+
+def scenario_lines(scenario: Scenario, folders: Sequence[Path], reasons: Mapping[str, str]) -> tuple[list[str], int]:
+    """The table of one scenario, and how many phases differ."""
+    loads = [str(read_manifest(folder).resources.get("host_load", "?")) for folder in folders]
+    tables = [read_rows(folder) for folder in folders]
+    loaded = f" at host load {', '.join(loads)}" if loads else ""
+    lines = [
+        f"## {scenario.name}", "", f"{scenario.title}. {scenario.source}. {len(folders)} repetitions{loaded}.", "",
+        "| phase | predicted, s | recorded, s | verdict | rests on | reason |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    differing = 0
+    for phase in scenario.expect.phases:
+        spans = [span(rows, phase) for rows in tables]
+        said = verdict(phase, spans)
+        differing += said == DIFFER
+        shown = "; ".join(map(_text, spans)) or "-"
+        reason = reasons.get(f"{scenario.name}/{phase.name}", "")
+        lines.append(f"| {phase.name} | {_predicted(phase)} | {shown} | {said} | {phase.rests_on} | {reason} |")
+    return [*lines, ""], differing
+
+
+def load_reasons(path: Path) -> dict[str, str]:
+    """SCENARIO/PHASE -> why it differs, one line each. Raises InputError for another form."""
+    if not path.exists():
+        return {}
+    document = plain(load_yaml(path))
+    if not isinstance(document, dict) or not all(isinstance(v, str) for v in document.values()):
+        raise InputError(f"{path}: a mapping of SCENARIO/PHASE to a reason is needed")
+    return {str(key): str(value) for key, value in document.items()}
+
+
+HEAD: Final = """# Phases on Kubernetes beside their predictions
+
+Generated by `python -m slurmtwin_reports.phases`; do not edit. A prediction, and the parameter it rests on, stood in
+the scenario before its recording. agree: every repetition may lie within it, given its measurement error; differ: one
+cannot. A phase whose prediction is `none` must not end within the run.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the table. Exit 1 when a phase differs and no reason is given."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scenarios", type=Path, default=Path("scenarios/faults"))
+    parser.add_argument("--recordings", type=Path, default=Path("scenarios/recordings"))
+    parser.add_argument("--out", type=Path, default=TABLE)
+    parser.add_argument("--reasons", type=Path, default=REASONS)
+    options = parser.parse_args(arguments)
+    reasons = load_reasons(options.reasons)
+    lines = [HEAD]
+    unexplained = 0
+    for path in sorted(options.scenarios.glob("*.yaml")):
+        if path == options.reasons:
+            continue
+        scenario = load_scenario(path)
+        if not scenario.expect.phases:
+            continue
+        folders = sorted(p.parent for p in (options.recordings / scenario.name).glob("*/pods/*/manifest.json"))
+        made, _ = scenario_lines(scenario, folders, reasons)
+        lines += made
+        unexplained += sum("| differ |" in line and line.rstrip().endswith("|  |") for line in made)
+    options.out.write_text("\n".join(lines))
+    sys.stderr.write(f"{options.out}: {unexplained} phases differ without a reason\n")
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
