@@ -1,4 +1,4 @@
-"""Generated perturbations in Sieve's patterns: stale, skipped and partial views, doubled passes, other orders, crashes."""
+"""Generated perturbations in Sieve's patterns: stale, skipped, partial views, doubled passes, other orders, crashes."""
 
 from __future__ import annotations
 

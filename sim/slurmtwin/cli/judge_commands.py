@@ -65,12 +65,18 @@ def _write_outputs(report: Report, html: str | None, junit: str | None, wall_s: 
 @click.option("--workers", type=click.IntRange(0), default=0, help="Processes; 0: one per processor.")
 @click.option("--out", help="Keep the twin's runs below this folder.")
 @click.option("--all", "every", is_flag=True, help="Print every verdict, not one row per scenario.")
+@click.option("--plans", is_flag=True, help="Replay recorded passes of the operator instead (default: all recordings).")
+@click.option("--core", "core", default="", metavar="COMMAND", help="With --plans: a core that speaks JSON lines.")
 @command("check")
 def check(
     paths: tuple[str, ...], html: str | None, junitxml: str | None, known: str, recordings: str, seed: int,
-    workers: int, out: str | None, every: bool, as_json: bool,
+    workers: int, out: str | None, every: bool, plans: bool, core: str, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Judge scenarios (files or folders; default: all shipped) in the twin, beside their recordings."""
+    if plans:
+        from slurmtwin.cli.plan_replay import replay_plans
+
+        return replay_plans(paths or (recordings,), core, as_json)
     from slurmtwin.campaign.judging import find_cases, judge_cases
     from slurmtwin_reports.judge import make_report
     from slurmtwin_reports.known_differences import load_known_differences
