@@ -7,14 +7,18 @@ already on the wire or runs on other machines belongs to the environment itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from slurmtwin.engine.environment import Action, Call, Environment
 
 
 class Clock(Protocol):
     """What a model needs of time: the environment itself, or one daemon's clock."""
+
+    @property
+    def environment(self) -> Environment:
+        """Where the time is kept: read `environment.now_ns` on hot paths."""
+        ...
 
     @property
     def now_ns(self) -> int:
@@ -31,19 +35,23 @@ class Clock(Protocol):
 
 
 class DaemonClock:
-    """The timers of one process."""
+    """The timers of one process (environment.Process)."""
+
+    __slots__ = ("_alive", "_frozen", "_late", "environment", "runs")
 
     def __init__(self, env: Environment) -> None:
-        self._env = env
+        self.environment = env
+        """Whose time it is."""
+        self.runs = True
+        """Neither ended nor frozen."""
         self._alive = True
         self._frozen = False
         self._late: list[Call] = []
-        self._run: list[Callable[[Any], None]] = [self._happen]
 
     @property
     def now_ns(self) -> int:
         """Simulated time, nanoseconds."""
-        return self._env._now  # type: ignore[return-value]
+        return self.environment.now_ns
 
     @property
     def alive(self) -> bool:
@@ -57,40 +65,34 @@ class DaemonClock:
 
     def call_at(self, at_ns: int, action: Action, argument: object = None, late: int = 0) -> Call:
         """Run `action(argument)` at a time >= now, if the process lives then."""
-        call = self._env.call_at(at_ns, action, argument, late)
-        call.callbacks = self._run
-        return call
+        return self.environment.call_at(at_ns, action, argument, late, self)
 
     def call_in(self, delay_ns: int, action: Action, argument: object = None) -> Call:
         """Run `action(argument)` after delay_ns >= 0, if the process lives then."""
-        call = self._env.call_at(self._env.now_ns + delay_ns, action, argument)
-        call.callbacks = self._run
-        return call
+        env = self.environment
+        return env.call_at(env.now_ns + delay_ns, action, argument, 0, self)
 
-    def _happen(self, call: Call) -> None:
-        if not self._alive:
-            call.cancel()
-        elif self._frozen:
+    def missed(self, call: Call) -> None:
+        """A call fell due while the process did not run: it waits for thaw(), or never happens."""
+        if self._alive:
             self._late.append(call)
         else:
-            action = call.action
-            if action is not None:
-                argument = call.argument
-                call.cancel()
-                action(argument)
+            call.cancel()
 
     def end(self) -> None:
         """The process is gone: nothing it planned will happen."""
-        self._alive = False
+        self._alive = self.runs = False
         self._late.clear()
 
     def freeze(self) -> None:
         """SIGSTOP: what falls due from now on waits."""
         self._frozen = True
+        self.runs = False
 
     def thaw(self) -> None:
         """SIGCONT: what fell due meanwhile happens now, in order."""
         self._frozen = False
+        self.runs = self._alive
         late, self._late = self._late, []
         for call in late:
-            self._happen(call)
+            call.happen()

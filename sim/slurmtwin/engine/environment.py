@@ -9,9 +9,9 @@ from __future__ import annotations
 import time as wall_clock
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappush
+from heapq import heappop, heappush
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import simpy
 from simpy.core import EmptySchedule, Infinity
@@ -26,18 +26,28 @@ _WALL_CHECK_EVENTS: Final = 4096
 Action = Callable[[Any], None]
 
 
+class Process(Protocol):
+    """Whose timers end with it and wait while it is frozen (daemon_clock.py)."""
+
+    runs: bool
+    """Neither ended nor frozen."""
+
+    def missed(self, call: Call) -> None:
+        """The call fell due while the process did not run."""
+        ...
+
+
 class Call:
     """A timed call on the SimPy queue: `action(argument)` at its time. Far cheaper than a process."""
 
-    __slots__ = ("_ok", "_value", "action", "argument", "at_ns", "callbacks")
+    __slots__ = ("action", "argument", "at_ns", "process")
 
-    def __init__(self, at_ns: int, action: Action, argument: Any) -> None:
+    def __init__(self, at_ns: int, action: Action, argument: Any, process: Process | None) -> None:
         self.at_ns = at_ns
         self.action: Action | None = action
         self.argument = argument
-        self.callbacks: list[Callable[[Any], None]] | None = _RUN_CALL
-        self._ok = True
-        self._value = None
+        self.process = process
+        """Who made it; None: it happens whatever dies."""
 
     def cancel(self) -> None:
         """The call will not happen; cancelling twice, or after it happened, does nothing."""
@@ -49,16 +59,18 @@ class Call:
         """Still to come: neither run nor cancelled."""
         return self.action is not None
 
-
-def _run_call(call: Call) -> None:
-    action = call.action
-    if action is not None:
-        argument = call.argument
-        call.action = call.argument = None
+    def happen(self) -> None:
+        """Its time has come."""
+        action = self.action
+        if action is None:
+            return
+        process = self.process
+        if process is not None and not process.runs:
+            process.missed(self)
+            return
+        argument = self.argument
+        self.action = self.argument = None
         action(argument)
-
-
-_RUN_CALL: Final[list[Callable[[Any], None]]] = [_run_call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +87,16 @@ class Environment(simpy.Environment):
 
     def __init__(self, start_ns: int = 0, tie_seed: int | None = None) -> None:
         super().__init__(start_ns)
+        self.now_ns = start_ns
+        """Simulated time, nanoseconds; only this class moves it."""
         self._tie = Random(tie_seed) if tie_seed is not None else None  # noqa: S311  not for secrets
         self.event_count = 0
         self.stop_reason = ""
 
     @property
-    def now_ns(self) -> int:
-        """Simulated time, nanoseconds."""
-        return self._now  # type: ignore[return-value]
+    def environment(self) -> Environment:
+        """Whose time it is: its own."""
+        return self
 
     def _order(self) -> int:
         order = next(self._eid)
@@ -95,12 +109,18 @@ class Environment(simpy.Environment):
         order = self._order() if priority == NORMAL else next(self._eid)
         heappush(self._queue, (self._now + delay, priority, order, event))
 
-    def call_at(self, at_ns: int, action: Action, argument: Any = None, late: int = 0) -> Call:
-        """Run `action(argument)` at a time >= now; `late` > 0: after all that is less late at that instant."""
-        if at_ns < self._now:
+    def call_at(
+        self, at_ns: int, action: Action, argument: Any = None, late: int = 0, process: Process | None = None
+    ) -> Call:
+        """Run `action(argument)` at a time >= now; `late` > 0: after all that is less late at that instant.
+
+        process: it happens only while that process runs.
+        """
+        if at_ns < self.now_ns:
             raise ModelError(f"call at {format_duration(at_ns)} lies before now, {format_duration(self.now_ns)}")
-        call = Call(at_ns, action, argument)
-        heappush(self._queue, (at_ns, NORMAL + late, self._order(), call))  # type: ignore[misc]
+        call = Call(at_ns, action, argument, process)
+        order = next(self._eid) if self._tie is None else self._order()
+        heappush(self._queue, (at_ns, NORMAL + late, order, call))  # type: ignore[misc]
         return call
 
     def call_in(self, delay_ns: int, action: Action, argument: Any = None) -> Call:
@@ -111,12 +131,25 @@ class Environment(simpy.Environment):
         """End the run after the current event; `reason` becomes stop_reason."""
         self.stop_reason = reason
 
+    def step(self) -> None:
+        """Do what comes next, a call or an event of SimPy. Raises EmptySchedule."""
+        if not self._queue:
+            raise EmptySchedule
+        head: tuple[int, int, int, Any] = self._queue[0]  # type: ignore[assignment]
+        self.now_ns = head[0]
+        if type(head[3]) is not Call:
+            super().step()
+            return
+        heappop(self._queue)
+        self._now = head[0]
+        head[3].happen()
+
     def run_within(self, budget: RunBudget) -> str:
         """Run until nothing is left, stop() or the budget. Returns why: done, max_events, max_time, wall_limit, ...
 
         A cancelled Call still takes its place in the queue but is not counted as an event.
         """
-        step, queue = self.step, self._queue
+        queue, step = self._queue, self.step
         max_events = budget.max_events if budget.max_events is not None else Infinity
         max_time = budget.max_time_ns if budget.max_time_ns is not None else Infinity
         deadline = wall_clock.monotonic_ns() + budget.wall_limit_ns if budget.wall_limit_ns is not None else None
@@ -126,23 +159,35 @@ class Environment(simpy.Environment):
                 if not queue:
                     self.stop_reason = "done"
                     break
-                head: tuple[int, int, int, Any] = queue[0]  # type: ignore[assignment]
-                if head[0] > max_time:
+                item: tuple[int, int, int, Any] = heappop(queue)  # type: ignore[assignment]
+                at_ns, _, _, event = item
+                if at_ns > max_time:
+                    heappush(queue, item)  # type: ignore[misc]
                     self.stop_reason = "max_time"
                     break
-                if type(head[3]) is Call and head[3].action is None:
-                    step()
+                is_call = type(event) is Call
+                if is_call and event.action is None:
+                    self._now = self.now_ns = at_ns
                     continue
-                count += 1
-                if count > max_events:
-                    count -= 1
+                if count >= max_events:
+                    heappush(queue, item)  # type: ignore[misc]
                     self.stop_reason = "max_events"
                     break
-                step()
+                count += 1
+                if is_call:
+                    self._now = self.now_ns = at_ns
+                    process = event.process
+                    if process is None or process.runs:
+                        action, argument = event.action, event.argument
+                        event.action = event.argument = None
+                        action(argument)
+                    else:
+                        process.missed(event)
+                else:
+                    heappush(queue, item)  # type: ignore[misc]
+                    step()
                 if deadline is not None and count % _WALL_CHECK_EVENTS == 0 and wall_clock.monotonic_ns() > deadline:
                     self.stop_reason = "wall_limit"
-        except EmptySchedule:
-            self.stop_reason = "done"
         finally:
             self.event_count = count
         return self.stop_reason

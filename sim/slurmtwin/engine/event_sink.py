@@ -12,9 +12,14 @@ import json
 from pathlib import Path
 from typing import IO, Any, Final
 
-from slurmtwin.contract.events import COLUMNS, EVENT_SCHEMA, Event, Kind, arrow_schema, hash_line
+from slurmtwin.contract.events import COLUMNS, EVENT_SCHEMA, Event, Kind, hash_line
+from slurmtwin.engine.parquet_events import ParquetEvents
 
-BLOCK_ROWS: Final = 16_384
+BLOCK_ROWS: Final = 8192
+"""Rows that are hashed, turned into columns and forgotten together."""
+
+Row = tuple[int, Kind, str, int | None, str | None, int | None, str | None, str | None, int | None]
+"""The columns of an event that a model fills; Event appends those that are the same in every row of the twin."""
 
 
 class EventSink:
@@ -26,14 +31,21 @@ class EventSink:
     def __init__(self, run_id: str, world: str, write_to: Path | None = None, keep: bool = False) -> None:
         self.run_id = run_id
         self.world = world
-        self.count = 0
         self.kept: list[Event] | None = [] if keep else None
         self._hash = hashlib.blake2b(digest_size=16)
-        self._block: list[Event] = []
+        self._block: list[Row] = []
+        self._flushed = 0
         self._target = write_to
         self._part = write_to.with_name(f".{write_to.name}.part") if write_to else None
-        self._parquet: Any = None
+        self._parquet: ParquetEvents | None = None
+        if self._part is not None and write_to is not None and write_to.suffix == ".parquet":
+            self._parquet = ParquetEvents(run_id, world, self._part)
         self._text: IO[str] | None = None
+
+    @property
+    def count(self) -> int:
+        """Rows so far."""
+        return self._flushed + len(self._block)
 
     def emit(
         self,
@@ -46,77 +58,48 @@ class EventSink:
         unit: str | None = None,
         detail: str | None = None,
         cause_seq: int | None = None,
-    ) -> int:
-        """Add one row; returns its seq. `detail` is a JSON object text with sorted keys (see `detail_text`)."""
+    ) -> None:
+        """Add one row. `detail` is a JSON object text with sorted keys (see `detail_text`)."""
         block = self._block
-        block.append(Event(t_ns, kind, actor, job_id, node, value, unit, detail, cause_seq))
-        seq = self.count
-        self.count = seq + 1
+        block.append((t_ns, kind, actor, job_id, node, value, unit, detail, cause_seq))
         if len(block) >= BLOCK_ROWS:
             self._flush()
-        return seq
-
-    def add(self, event: Event) -> int:
-        """Add one ready row; returns its seq."""
-        self._block.append(event)
-        seq = self.count
-        self.count = seq + 1
-        if len(self._block) >= BLOCK_ROWS:
-            self._flush()
-        return seq
 
     def _flush(self) -> None:
         block = self._block
         if not block:
             return
-        self._hash.update("".join(map(hash_line, block)).encode())
-        first = self.count - len(block)
-        if self._target is not None:
-            self._write(block, first)
+        if self._parquet is not None:
+            self._hash.update(self._parquet.add(block, self._flushed))
+            events: list[Event] = [Event(*row) for row in block] if self.kept is not None else []
+        else:
+            events = [Event(*row) for row in block]
+            self._hash.update("".join(map(hash_line, events)).encode())
+            if self._target is not None:
+                self._write_lines(events)
         if self.kept is not None:
-            self.kept.extend(block)
-        self._block = []
+            self.kept.extend(events)
+        self._flushed += len(block)
+        block.clear()
 
-    def _write(self, block: list[Event], first: int) -> None:
-        assert self._target is not None
-        if self._target.suffix == ".parquet":
-            self._write_parquet(block, first)
-            return
+    def _write_lines(self, events: list[Event]) -> None:
         assert self._part is not None
         if self._text is None:
-            opener: Any = gzip.open if self._target.suffix == ".gz" else open
+            opener: Any = gzip.open if self._part.suffixes[-2:] == [".gz", ".part"] else open
             self._text = opener(self._part, "wt", encoding="utf-8")
-        for place, event in enumerate(block, first):
+        for place, event in enumerate(events, self._flushed):
             self._text.write(row_json(self.run_id, self.world, place, event) + "\n")
-
-    def _write_parquet(self, block: list[Event], first: int) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        schema = arrow_schema()
-        if self._parquet is None:
-            self._parquet = pq.ParquetWriter(str(self._part), schema, compression="zstd")
-        columns: dict[str, Any] = {
-            "run_id": [self.run_id] * len(block),
-            "world": [self.world] * len(block),
-            "seq": range(first, first + len(block)),
-        }
-        values = zip(*block, strict=True) if block else [()] * len(Event._fields)
-        columns.update(zip(Event._fields, values, strict=True))
-        arrays = [pa.array(columns[f.name], type=f.type) for f in schema]
-        table = pa.Table.from_arrays(arrays, schema=schema)
-        self._parquet.write_table(table)
 
     def close(self) -> None:
         """Flush, and give the file its name. Without this the target does not exist."""
         self._flush()
         if self._target is None:
             return
-        if self._parquet is None and self._text is None:
-            self._write([], 0)
         if self._parquet is not None:
             self._parquet.close()
-        if self._text is not None:
+        else:
+            self._write_lines([])
+            assert self._text is not None
             self._text.close()
         assert self._part is not None
         self._part.replace(self._target)
@@ -124,7 +107,7 @@ class EventSink:
     def abandon(self) -> None:
         """Throw away an unfinished file."""
         if self._parquet is not None:
-            self._parquet.close()
+            self._parquet.abandon()
         if self._text is not None:
             self._text.close()
         if self._part is not None:

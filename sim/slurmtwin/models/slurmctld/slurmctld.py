@@ -53,6 +53,7 @@ class Slurmctld:
         self.streams = streams
         self.epoch_ns = epoch_ns
         """The simulated Unix time of t = 0: second boundaries and bf_resolution slots hang on it."""
+        self._time = env.environment
         self._second_of_ns: int | None = None
         self._second = 0
         self.nodes = NodeTable(conf.nodes)
@@ -123,7 +124,7 @@ class Slurmctld:
 
     def now_s(self) -> int:
         """time(NULL): the simulated Unix time in whole seconds, truncated."""
-        now_ns = self.env.now_ns
+        now_ns = self._time.now_ns
         if now_ns != self._second_of_ns:
             self._second_of_ns = now_ns
             self._second = (self.epoch_ns + now_ns) // SECOND
@@ -136,6 +137,6 @@ class Slurmctld:
     def emit(
         self, kind: Kind, actor: str = "slurmctld", job_id: int | None = None, node: str | None = None,
         value: int | None = None, unit: str | None = None, detail: str | None = None,
-    ) -> int:  # fmt: skip
-        """One event row at the present instant; returns its seq."""
-        return self.sink.emit(self.env.now_ns, kind, actor, job_id, node, value, unit, detail)
+    ) -> None:  # fmt: skip
+        """One event row at the present instant."""
+        self.sink.emit(self._time.now_ns, kind, actor, job_id, node, value, unit, detail)
