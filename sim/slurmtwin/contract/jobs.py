@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 from slurmtwin.contract.errors import InputError
@@ -87,16 +88,13 @@ class JobRequest:
 
 
 FIELD_DEFAULTS: Final[dict[str, Any]] = {f.name: f.default for f in fields(JobRequest)}
+_all_fields: Final = attrgetter(*FIELD_DEFAULTS)
 
 
 def to_dict(job: JobRequest) -> dict[str, Any]:
     """The options that were given, by name: the form scenario files and recordings store."""
-    out: dict[str, Any] = {}
-    for name, default in FIELD_DEFAULTS.items():
-        value = getattr(job, name)
-        if value != default:
-            out[name] = value
-    return out
+    values = zip(FIELD_DEFAULTS.items(), _all_fields(job), strict=True)
+    return {name: value for (name, default), value in values if value is not default and value != default}
 
 
 _ARRAY_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?\Z")

@@ -22,6 +22,9 @@ Row = tuple[int, Kind, str, int | None, str | None, int | None, str | None, str 
 """The columns of an event that a model fills; Event appends those that are the same in every row of the twin."""
 
 
+_DETAIL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 class EventSink:
     """Counts, hashes and forwards events. `write_to` names a file: .parquet, .jsonl or .jsonl.gz.
 
@@ -122,7 +125,7 @@ class EventSink:
 
 def detail_text(**values: Any) -> str:
     """The canonical JSON text of a detail column: sorted keys, no spaces."""
-    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return _DETAIL(values)
 
 
 def row_json(run_id: str, world: str, seq: int, event: Event) -> str:

@@ -256,9 +256,10 @@ def _refuse_pods(scenario: Scenario) -> None:
 
 def _recorded(requests: Iterable[JobRequest], folder: Path) -> Iterator[JobRequest]:
     """The same requests, written to RUN/jobs.jsonl as they are taken."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
     with (folder / "jobs.jsonl").open("w", encoding="utf-8") as stream:
         for request in requests:
-            stream.write(json.dumps(to_dict(request), separators=(",", ":")) + "\n")
+            stream.write(encode(to_dict(request)) + "\n")
             yield request
 
 

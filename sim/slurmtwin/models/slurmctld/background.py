@@ -50,6 +50,8 @@ class Duty(IntEnum):
 
 
 _DUTIES: Final = tuple(Duty)
+_NEVER: Final = 1 << 100
+"""Later than any time."""
 
 
 class BackgroundLoop:
@@ -62,8 +64,11 @@ class BackgroundLoop:
         self._period_ns = SECOND + ctld.costs.loop_lag_ns
         self._anchor_ns = 0
         self._actions: dict[Duty, Callable[[], None]] = {}
-        self._due: dict[Duty, int] = {}
-        self._asked: dict[Duty, int] = {}
+        self._lag_ns = self._period_ns - SECOND
+        self._time = ctld.env.environment
+        self._due: list[int] = [_NEVER] * len(_DUTIES)
+        """By duty, the look it waits for."""
+        self._asked: list[int] = [_NEVER] * len(_DUTIES)
         """For an armed duty the second it was asked for: a later wish cannot bring it forward."""
         self._call: Call | None = None
         self._current: Duty | None = None
@@ -83,8 +88,7 @@ class BackgroundLoop:
 
     def stop(self) -> None:
         """No look comes any more."""
-        self._due.clear()
-        self._asked.clear()
+        self._due[:] = self._asked[:] = [_NEVER] * len(_DUTIES)
         if self._call is not None:
             self._call.cancel()
             self._call = None
@@ -93,9 +97,9 @@ class BackgroundLoop:
         """The first look strictly after `after_ns` at which the Unix clock shows `not_before_s` or more."""
         ctld = self._ctld
         if self.steady:
-            lag_ns = self._period_ns - SECOND
-            unix = ctld.epoch_ns + max(ctld.at_s(not_before_s), after_ns + 1 - lag_ns, self._anchor_ns + 1)
-            return -(-unix // SECOND) * SECOND - ctld.epoch_ns + lag_ns
+            lag_ns, epoch_ns = self._lag_ns, ctld.epoch_ns
+            unix = max(not_before_s * SECOND, epoch_ns + after_ns + 1 - lag_ns, epoch_ns + self._anchor_ns + 1)
+            return -(-unix // SECOND) * SECOND - epoch_ns + lag_ns
         wanted = max(ctld.at_s(not_before_s), after_ns + 1)
         rounds = max(1, -((self._anchor_ns - wanted) // self._period_ns))
         return self._anchor_ns + rounds * self._period_ns
@@ -115,15 +119,14 @@ class BackgroundLoop:
 
         Armed twice, the earlier look counts. Inside a look, a duty that comes later in the loop runs in the same one.
         """
-        if not_before_s >= self._asked.get(duty, not_before_s + 1):
+        if not_before_s >= self._asked[duty]:
             return
-        ctld = self._ctld
-        if self._current is not None and duty > self._current and not_before_s <= ctld.now_s():
-            look_ns = ctld.env.now_ns
+        now_ns = self._time.now_ns
+        if self._current is not None and duty > self._current and not_before_s <= self._ctld.now_s():
+            look_ns = now_ns
         else:
-            now_ns = ctld.env.now_ns
             look_ns = self.first_look_ns(not_before_s, now_ns if now_ns == self._looked_ns else now_ns - 1)
-        if self._due.get(duty, look_ns + 1) <= look_ns:
+        if self._due[duty] <= look_ns:
             return
         self._due[duty] = look_ns
         self._asked[duty] = not_before_s
@@ -132,28 +135,28 @@ class BackgroundLoop:
 
     def disarm(self, duty: Duty) -> None:
         """Forget the duty's next look."""
-        self._due.pop(duty, None)
-        self._asked.pop(duty, None)
+        self._due[duty] = self._asked[duty] = _NEVER
 
     def _wake_at(self, look_ns: int) -> None:
         call = self._call
-        if call is not None and call.pending:
+        if call is not None and call.action is not None:
             if call.at_ns <= look_ns:
                 return
             call.cancel()
         self._call = self._ctld.env.call_at(look_ns, self._look, None, LOOK)
 
     def _look(self, _argument: object) -> None:
-        now_ns = self._looked_ns = self._ctld.env.now_ns
+        now_ns = self._looked_ns = self._time.now_ns
         due = self._due
         for duty in _DUTIES:
-            if due.get(duty, now_ns + 1) <= now_ns:
-                del due[duty], self._asked[duty]
+            if due[duty] <= now_ns:
+                due[duty] = self._asked[duty] = _NEVER
                 self._current = duty
                 self._actions[duty]()
         self._current = None
-        if due:
-            self._wake_at(min(due.values()))
+        next_ns = min(due)
+        if next_ns < _NEVER:
+            self._wake_at(next_ns)
 
 
 class Periodic:

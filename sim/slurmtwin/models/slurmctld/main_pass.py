@@ -32,6 +32,11 @@ _CLOSING_KINDS: Final = frozenset({"busy", "preempting"})
 class MainPass:
     """One pass, from run() to its end. Counters are read afterwards."""
 
+    __slots__ = (
+        "_avail", "_cleared", "_ctld", "_depth", "_early", "_failed", "_failed_reservations", "_full", "_now_s", "_open",
+        "_options", "_part_jobs", "_preempting", "_queue", "_rejected", "_rejected_job", "started", "tested",
+    )  # fmt: skip
+
     def __init__(self, ctld: Slurmctld, queue: PendingQueue, full: bool) -> None:
         self._ctld = ctld
         self._queue = queue
@@ -43,7 +48,7 @@ class MainPass:
         count = len(ctld.partitions)
         self._failed = [False] * count
         self._cleared = [False] * count
-        self._open = sum(1 for records in queue.in_part if records)
+        self._open = count - queue.in_part.count(0)
         self._failed_reservations: list[str] = []
         self._depth = 0
         self._part_jobs = [0] * count
@@ -100,8 +105,7 @@ class MainPass:
         head = is_meta(job)
         while True:
             options = self._options
-            waited_s = (self.cost_ns + self._ctld.env.now_ns + self._ctld.epoch_ns) // SECOND - self._now_s
-            if waited_s >= options.max_sched_time_ns // SECOND:
+            if self.tested and self._out_of_time():
                 return False
             if options.max_job_start and self.started >= options.max_job_start:
                 return False
@@ -124,6 +128,11 @@ class MainPass:
                 break
         self._fill_array_reason(job)
         return True
+
+    def _out_of_time(self) -> bool:
+        """max_sched_time, counted from the pass's first second."""
+        now_s = (self.cost_ns + self._ctld.env.now_ns + self._ctld.epoch_ns) // SECOND
+        return now_s - self._now_s >= self._options.max_sched_time_ns // SECOND
 
     def _array_goes_on(self, job: Job, part: Partition) -> bool:
         """Once a task of an array is rejected, the others are not tried in that partition (slurm.md 1.2 "Array")."""

@@ -8,6 +8,7 @@ when a node was last heard (`fix`).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -61,8 +62,9 @@ class Pings:
         self._next_due_s = 0
         self._asked_now = False
         self._cycle_end_ns = -ctld.epoch_ns
-        self._heard: deque[tuple[int, int]] = deque()
-        """(second left in last_response, nodes) of answers, oldest first."""
+        self._heard_s: list[int] = []
+        """Seconds left in last_response by answers, ascending, and in _heard_nodes who left them."""
+        self._heard_nodes: list[int] = []
         self._pinged: deque[tuple[int, int]] = deque(maxlen=4)
         """(second left in last_response, nodes) of the last ticks' answers from unwatched nodes."""
 
@@ -94,12 +96,16 @@ class Pings:
 
     def note(self, second: int, nodes: int) -> None:
         """`second` is what the answer leaves in last_response."""
-        log = self._heard
-        if log and log[-1][0] == second:
-            log[-1] = (second, log[-1][1] | nodes)
+        seconds, heard = self._heard_s, self._heard_nodes
+        place = len(seconds) - 1
+        while place >= 0 and seconds[place] > second:
+            place -= 1
+        if place >= 0 and seconds[place] == second:
+            heard[place] |= nodes
             return
-        log.append((second, nodes))
-        if len(log) > _LOG_LIMIT:
+        seconds.insert(place + 1, second)
+        heard.insert(place + 1, nodes)
+        if len(seconds) > _LOG_LIMIT:
             self._catch_up()
 
     def last_response_s(self, node: Node) -> int:
@@ -109,10 +115,9 @@ class Pings:
             return node.last_response_s
         self._catch_up()
         best = max(node.last_response_s, self._checked_s())
-        for log in (self._heard, self._pinged):
-            for second, nodes in log:
-                if nodes & bit and best < second:
-                    best = second
+        for second, nodes in (*zip(self._heard_s, self._heard_nodes, strict=True), *self._pinged):
+            if nodes & bit and best < second:
+                best = second
         return best
 
     def _checked_s(self) -> int:
@@ -135,7 +140,7 @@ class Pings:
             self._well &= ~bit
         elif well and not self._well & bit:
             self._well |= bit
-            self._heard.appendleft((node.last_response_s, bit))
+            self.note(node.last_response_s, bit)
         if matters:
             self._watched |= bit
             self._arm()
@@ -186,11 +191,12 @@ class Pings:
                 break
             self._tick_of_the_well(tick_s)
         horizon = self._last_tick_s - 2 * self.interval_s - 4
-        heard = self._heard
-        while len(heard) > 1 and heard[0][0] < horizon:
-            second, nodes = heard.popleft()
+        old = min(bisect_left(self._heard_s, horizon), len(self._heard_s) - 1)
+        if old > 0:
             if not self.timeout_s:
-                self._write_down(second, nodes)
+                for second, nodes in zip(self._heard_s[:old], self._heard_nodes[:old], strict=True):
+                    self._write_down(second, nodes)
+            del self._heard_s[:old], self._heard_nodes[:old]
 
     def _write_down(self, second: int, nodes: int) -> None:
         """Without SlurmdTimeout no tick asks well nodes: their newest answer is kept in the record."""
@@ -214,9 +220,9 @@ class Pings:
             return
         live_s = tick_s - self.timeout_s // 3
         recent = 0
-        for second, nodes in self._heard:
-            if live_s <= second < tick_s:
-                recent |= nodes
+        seconds = self._heard_s
+        for nodes in self._heard_nodes[bisect_left(seconds, live_s) : bisect_left(seconds, tick_s)]:
+            recent |= nodes
         for second, nodes in self._pinged:
             if second >= live_s:
                 recent |= nodes

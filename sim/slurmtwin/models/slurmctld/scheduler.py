@@ -51,6 +51,8 @@ class Scheduler:
         self._request: Call | None = None
         self._full_requested = False
         self._options_read = False
+        self._batch_delay_s = self._options.batch_sched_delay_ns // SECOND
+        self._completing_waits = bool(ctld.conf.timers.complete_wait_ns) and not self._options.reduce_completing_frag
         self._free_at_ns = 0
         self._quiet: tuple[object, ...] | None = None
         self._quiet_stamps = False
@@ -110,14 +112,17 @@ class Scheduler:
             self._schedule(full=False)
 
     def _arm(self) -> None:
-        background = self._ctld.background
-        full = self._full_passes
-        if full is not None and self._full_look_is_over():
+        loop, full = self._looped, self._full_passes
+        if full is None:
+            if self._queued:
+                loop.arm(Duty.SCHEDULE, self._last_sched_s + self._delay_s())
+            return
+        if self._ctld.now_s() >= self._full_at_s and self._full_look_is_over():
             self._full_at_s = full.coming_s()
         if self._queued:
-            background.arm(Duty.SCHEDULE, self._loop_called_s() + self._delay_s())
-        if full is not None and self.queue.has_pending:
-            background.arm(Duty.SCHEDULE, self._full_at_s)
+            loop.arm(Duty.SCHEDULE, self._loop_called_s() + self._delay_s())
+        if self.queue.has_pending:
+            loop.arm(Duty.SCHEDULE, self._full_at_s)
 
     def _full_look_is_over(self) -> bool:
         """The look of the next full pass went by without one: nothing was pending."""
@@ -129,9 +134,7 @@ class Scheduler:
 
     def _delay_s(self) -> int:
         """batch_sched_delay; until the first pass has read SchedulerParameters the compiled-in 3 s (_schedule())."""
-        if not self._options_read:
-            return UNREAD_BATCH_SCHED_DELAY_S
-        return self._options.batch_sched_delay_ns // SECOND
+        return self._batch_delay_s if self._options_read else UNREAD_BATCH_SCHED_DELAY_S
 
     def _loop_called_s(self) -> int:
         """last_sched_time of the loop. Full passes over an empty queue are not run here, but they count."""
@@ -159,7 +162,7 @@ class Scheduler:
     def _schedule(self, full: bool) -> None:
         """schedule(): wake the scheduling thread; sched_min_interval after its last pass at the earliest."""
         self._full_requested |= full
-        if self._request is not None and self._request.pending:
+        if self._request is not None and self._request.action is not None:
             return
         ctld = self._ctld
         self._request = ctld.env.call_at(max(ctld.env.now_ns, self._free_at_ns), self._run, None, MAIN_PASS)
@@ -174,14 +177,14 @@ class Scheduler:
         self.queue.refresh(ctld.now_s())
         if not self.queue.entries:
             return
-        if not options.reduce_completing_frag and recently_completing(ctld):
+        if self._completing_waits and recently_completing(ctld):
             return
         state = self._state() if full else None
         if state is not None and state == self._quiet:
             if self._quiet_stamps:
                 ctld.last_job_update_s = ctld.now_s()
             return
-        started = self.run_pass(full)
+        started = self._pass(full)
         self._quiet = state if state is not None and not started else None
         self._quiet_stamps = len(self.queue) > 1 or any(
             record.job.reason == Reason.NODES_DOWN for record in self.queue.fresh.values()
@@ -211,8 +214,11 @@ class Scheduler:
 
     def run_pass(self, full: bool = True) -> int:
         """One main pass now, whatever the triggers say; returns how many jobs started."""
+        self.queue.refresh(self._ctld.now_s())
+        return self._pass(full)
+
+    def _pass(self, full: bool) -> int:
         ctld = self._ctld
-        self.queue.refresh(ctld.now_s())
         main = MainPass(ctld, self.queue, full)
         main.run()
         ctld.emit(Kind.SCHED_MAIN_PASS, value=main.tested, unit="job", detail=started_detail(main.started))

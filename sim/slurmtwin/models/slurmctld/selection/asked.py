@@ -9,11 +9,12 @@ from slurmtwin.contract.cluster import PartitionConf
 from slurmtwin.models.slurmctld.parts import Refusal
 from slurmtwin.models.slurmctld.selection import features
 from slurmtwin.models.slurmctld.selection.cluster_view import ClusterView
-from slurmtwin.models.slurmctld.selection.demand import Demand, of_job, version_key
+from slurmtwin.models.slurmctld.selection.demand import Demand, of_job, version_key, words_of
 from slurmtwin.models.slurmctld.selection.features import Constraint
 from slurmtwin.models.slurmctld.selection.node_test import NodeRules, node_req
 from slurmtwin.models.slurmctld.selection.pick import Ask
 from slurmtwin.models.slurmctld.selection.query import Profile
+from slurmtwin.models.slurmctld.selection.uniform import Choice
 from slurmtwin.models.slurmctld.states import Reason
 from slurmtwin.models.slurmctld.tables import Job, Partition
 
@@ -38,6 +39,10 @@ class Asked:
     """The same by job_req_node_filter(), which counts memory per CPU."""
     counts: dict[int, tuple[PartitionConf, tuple[int, int, int] | Refusal]] = field(default_factory=dict)
     """By partition index: node counts of jobs without a QOS and without a limit on nodes."""
+    possible: dict[int, tuple[PartitionConf, int, Refusal | None]] = field(default_factory=dict)
+    """By partition index: (its configuration and nodes, why such a job can never run there) of the same jobs."""
+    uniform: dict[int, tuple[PartitionConf, int, tuple[int, Choice] | None]] = field(default_factory=dict)
+    """By partition index: (its configuration and nodes, Selection.uniform()) of the same jobs."""
     asks: dict[tuple[int, bool], tuple[tuple[int, int, int], Ask]] = field(default_factory=dict)
     """By partition index and whole nodes: the last ask and the counts it was made of."""
 
@@ -61,6 +66,8 @@ class Requests:
         self._version = version_key(ctld.conf.version)
         self._linear = ctld.conf.select.type == "select/linear"
         self._known: dict[Demand, Asked] = {}
+        self._by_words: dict[tuple[object, ...], Asked] = {}
+        """The same by what a demand is made of."""
         self._part_used: set[int] = set()
         self._qos_flags = {q.name: frozenset(f.lower() for f in q.flags) for q in ctld.conf.qos}
         self._sockets = ctld.conf.select.unit == "socket"
@@ -70,15 +77,26 @@ class Requests:
         asked = job.demand
         if isinstance(asked, Asked):
             return asked
-        demand = of_job(job, self._ctld.conf, self._ctld.nodes)
+        words = words_of(job)
+        found = self._by_words.get(words)
+        if found is None:
+            found = self._by_words[words] = self._of(of_job(job, self._ctld.conf, self._ctld.nodes))
+        job.demand = found
+        return found
+
+    def _of(self, demand: Demand) -> Asked:
         found = self._known.get(demand)
         if found is None:
             if len(self._known) > _MOST_REMEMBERED:
                 self._known.clear()
+                self._by_words.clear()
             constraint = features.parse(demand.constraint) if demand.constraint else None
             found = self._known[demand] = Asked(demand, constraint)
-        job.demand = found
         return found
+
+    def is_plain(self, job: Job, part: Partition) -> bool:
+        """No QOS and no limit on nodes: what holds for the job there holds for all that ask the same."""
+        return not job.qos and self._ctld.limits.max_nodes(job, part) is None
 
     def shared(self, demand: Demand, part: Partition) -> tuple[bool, bool, int]:
         """_resolve_shared_status(): (may use nodes that run something, whole nodes, share_res)."""

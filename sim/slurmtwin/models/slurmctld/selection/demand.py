@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from slurmtwin.contract.cluster import ClusterConf
@@ -64,6 +65,21 @@ class Demand:
     """Bitmap of --nodelist."""
     excluded: int
     """Bitmap of --exclude."""
+
+
+_ASKED: Final = attrgetter(
+    "nodes_min", "nodes_max", "ntasks", "ntasks_per_node", "cpus_per_task", "mem_per_cpu_mib", "nodelist", "exclude",
+    "contiguous", "switches", "spread", "exclusive", "oversubscribe", "threads_per_core", "constraint",
+)  # fmt: skip
+_KEPT: Final = attrgetter(
+    "nodes_min", "nodes_max", "cpus_min", "pn_min_cpus", "mem_mib", "mem_per_cpu", "whole_node", "gres"
+)
+
+
+def words_of(job: Job) -> tuple[object, ...]:
+    """Everything of a job that of_job() reads: equal words, equal demand."""
+    out: tuple[object, ...] = _ASKED(job.request) + _KEPT(job)
+    return out
 
 
 def of_job(job: Job, conf: ClusterConf, nodes: NodeTable) -> Demand:

@@ -14,7 +14,7 @@ from slurmtwin.models.slurmctld.parts import Placement, Refusal
 from slurmtwin.models.slurmctld.selection import allocate, features
 from slurmtwin.models.slurmctld.selection.asked import Asked, Requests
 from slurmtwin.models.slurmctld.selection.cluster_view import ClusterView, Sharing
-from slurmtwin.models.slurmctld.selection.demand import Demand, version_key
+from slurmtwin.models.slurmctld.selection.demand import SHARE_DEFAULT, Demand, version_key
 from slurmtwin.models.slurmctld.selection.node_choice import NodeChooser
 from slurmtwin.models.slurmctld.selection.node_choice import Placement as PlacementRule
 from slurmtwin.models.slurmctld.selection.pick import Ask
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from slurmtwin.contract.cluster import PartitionConf
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
+_ONE_CPU = Share(1, 1, 0, ())
 _BUSY = Refusal("busy", Reason.RESOURCES)
 _NEVER = Refusal("never", Reason.BAD_CONSTRAINTS)
 
@@ -145,6 +146,17 @@ class Selection:
 
     def uniform(self, job: Job, part: Partition) -> tuple[int, Choice] | None:
         """(nodes needed, how they are chosen) where each node is free or full for the job; None: not so simple."""
+        asked = self._requests.of(job)
+        known = asked.uniform.get(part.index)
+        plain = self._requests.is_plain(job, part)
+        if plain and known is not None and known[0] is part.conf and known[1] == part.nodes:
+            return known[2]
+        found = self._uniform(job, part)
+        if plain:
+            asked.uniform[part.index] = (part.conf, part.nodes, found)
+        return found
+
+    def _uniform(self, job: Job, part: Partition) -> tuple[int, Choice] | None:
         counts = self._requests.counts(job, part)
         asked = self._requests.of(job)
         if self.placement is not None or isinstance(counts, Refusal) or not self._is_uniform(part, asked.demand):
@@ -187,6 +199,17 @@ class Selection:
     def can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
         """The test at submit: on all of the partition's nodes as if they were empty."""
         self._fresh()
+        asked = self._requests.of(job)
+        known = asked.possible.get(part.index)
+        plain = self._requests.is_plain(job, part)
+        if plain and known is not None and known[0] is part.conf and known[1] == part.nodes:
+            return known[2]
+        refusal = self._can_ever_run(job, part)
+        if plain:
+            asked.possible[part.index] = (part.conf, part.nodes, refusal)
+        return refusal
+
+    def _can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
         attempt = self._attempt(job, part, self._view.everything, 0)
         if isinstance(attempt, Refusal):
             return attempt
@@ -201,6 +224,9 @@ class Selection:
     def select_nodes(self, job: Job, part: Partition, avail: int, now_s: int) -> Placement | Refusal:
         """Try to place the job now on nodes of `avail`."""
         self._fresh()
+        plainly = self._place_plainly(job, part, avail, now_s)
+        if plainly is not None:
+            return plainly
         attempt = self._attempt(job, part, avail, now_s)
         if isinstance(attempt, Refusal):
             return attempt
@@ -291,6 +317,24 @@ class Selection:
         self.usage_version += 1
 
     # --- how
+
+    def _place_plainly(self, job: Job, part: Partition, avail: int, now_s: int) -> Placement | None:
+        """The same answer in a few integer operations where each node is free or full; None: not so simple, or busy."""
+        uniform = self.uniform(job, part)
+        if uniform is None or job.reservation or self._ctld.conf.select.memory or part.conf.over_subscribe != "NO":
+            return None
+        demand = self._requests.of(job).demand
+        if demand.whole_node or demand.share != SHARE_DEFAULT:
+            return None
+        count, choose = uniform
+        table = self._ctld.nodes
+        free = part.nodes & avail & self.free_nodes() & ~table.completing
+        free &= self._ctld.reservations.usable_nodes(job, free, now_s, now_s + self._length_s(job, part))
+        if free.bit_count() < count:
+            return None
+        nodes = choose(free, count)
+        ones = (1,) * count
+        return Placement(Allocation(nodes, ones, count, ones, groups=((nodes, _ONE_CPU),)))
 
     def _owner(self, job: Job, demand: Demand) -> str | None:
         owned = demand.exclusive_user or (job.part is not None and job.part.conf.exclusive_user)
