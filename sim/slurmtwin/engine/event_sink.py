@@ -68,22 +68,33 @@ class EventSink:
         if len(block) >= BLOCK_ROWS:
             self._flush()
 
+    def add(self, event: Event) -> None:
+        """Add one ready row, as another world made it; not for a Parquet file, whose blocks hold the twin's rows."""
+        assert self._parquet is None
+        self._flush()
+        self._take([event])
+        self._flushed += 1
+
     def _flush(self) -> None:
         block = self._block
         if not block:
             return
         if self._parquet is not None:
             self._hash.update(self._parquet.add(block, self._flushed))
-            events: list[Event] = [Event(*row) for row in block] if self.kept is not None else []
+            if self.kept is not None:
+                self.kept += [Event(*row) for row in block]
         else:
-            events = [Event(*row) for row in block]
-            self._hash.update("".join(map(hash_line, events)).encode())
-            if self._target is not None:
-                self._write_lines(events)
-        if self.kept is not None:
-            self.kept.extend(events)
+            self._take([Event(*row) for row in block])
         self._flushed += len(block)
         block.clear()
+
+    def _take(self, events: list[Event]) -> None:
+        """Hash, write and keep rows one by one."""
+        self._hash.update("".join(map(hash_line, events)).encode())
+        if self._target is not None:
+            self._write_lines(events)
+        if self.kept is not None:
+            self.kept += events
 
     def _write_lines(self, events: list[Event]) -> None:
         assert self._part is not None

@@ -53,7 +53,7 @@ STALL_NS: Final = 30 * DAY
 """A run in which no job has started or ended for so long, and none runs, will not move any more."""
 _FEW: Final = 10_000
 _GC_THRESHOLDS: Final = (200_000, 20, 20)
-"""The models free by reference count; the collector only has to catch rare cycles."""
+"""The models free by reference count; the collector only has to catch rare cycles, and not in what was there before."""
 _NO_PROGRAMS: Final = ("/bin/true", "/usr/bin/true")
 """Power-saving programs that do nothing: the scenario's own faults stop and start the slurmds."""
 
@@ -226,6 +226,7 @@ def run_scenario(
     budget = RunBudget(scenario.budget.max_events, scenario.budget.max_time, scenario.budget.wall_limit)
     thresholds = gc.get_threshold()
     gc.set_threshold(*_GC_THRESHOLDS)
+    gc.freeze()
     try:
         world.start()
         why = world.env.run_within(budget)
@@ -233,6 +234,7 @@ def run_scenario(
         sink.abandon()
         raise
     finally:
+        gc.unfreeze()
         gc.set_threshold(*thresholds)
     sink.emit(world.env.now_ns, Kind.RUN_ENDED, "twin", None, None, None, None, detail_text(why=why))
     sink.close()

@@ -8,7 +8,7 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from slurmtwin.contract.events import COLUMNS, Kind, arrow_schema, json_schema
+from slurmtwin.contract.events import COLUMNS, Event, Kind, arrow_schema, json_schema
 from slurmtwin.engine.event_sink import BLOCK_ROWS, EventSink, detail_text
 
 
@@ -38,6 +38,16 @@ def test_every_row_satisfies_the_generated_json_schema(tmp_path: Path) -> None:
     for line in target.read_text(encoding="utf-8").splitlines():
         jsonschema.validate(json.loads(line), json_schema())
         assert list(json.loads(line)) == [c.name for c in COLUMNS]
+
+
+def test_rows_of_another_world_hash_as_if_they_had_been_emitted() -> None:
+    """add() takes a ready row, also between rows that were emitted."""
+    emitted, added = EventSink("r", "twin", keep=True), EventSink("r", "twin", keep=True)
+    for sink in (emitted, added):
+        sink.emit(1, Kind.JOB_STARTED, "slurmctld", 1)
+    emitted.emit(2, Kind.JOB_ENDED, "slurmctld", 1)
+    added.add(Event(2, Kind.JOB_ENDED, "slurmctld", 1))
+    assert (emitted.event_hash, emitted.kept, emitted.count) == (added.event_hash, added.kept, added.count)
 
 
 @pytest.mark.parametrize("changed", ["t_ns", "kind", "node", "detail"])

@@ -33,8 +33,8 @@ class MainPass:
     """One pass, from run() to its end. Counters are read afterwards."""
 
     __slots__ = (
-        "_avail", "_cleared", "_ctld", "_depth", "_early", "_failed", "_failed_reservations", "_full", "_now_s", "_open",
-        "_options", "_part_jobs", "_preempting", "_queue", "_rejected", "_rejected_job", "started", "tested",
+        "_avail", "_cleared", "_ctld", "_depth", "_early", "_failed", "_failed_reservations", "_full", "_now_s",
+        "_open", "_options", "_part_jobs", "_preempting", "_queue", "_rejected", "_rejected_job", "started", "tested",
     )  # fmt: skip
 
     def __init__(self, ctld: Slurmctld, queue: PendingQueue, full: bool) -> None:
@@ -105,7 +105,7 @@ class MainPass:
         head = is_meta(job)
         while True:
             options = self._options
-            if self.tested and self._out_of_time():
+            if self.cost_ns and self._out_of_time():
                 return False
             if options.max_job_start and self.started >= options.max_job_start:
                 return False
