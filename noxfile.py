@@ -94,12 +94,12 @@ def e2e_image(session: nox.Session) -> None:
 
 @nox.session(python="3.11", default=False)
 def e2e(session: nox.Session) -> None:
-    """Smoke on real Kubernetes: the cluster's own tests, made on this machine now; needs Docker and the node image."""
+    """Real Kubernetes on this machine, now: the cluster's own tests, then three scenarios (or those named)."""
     install(session)
     session.run("python", "-m", "slurmtwin_e2e.kind", "image", "--yes")
-    report = JUNIT / "e2e.xml"
-    arguments = session.posargs or ["e2e/tests/test_kind_real.py"]
-    session.run("pytest", "-q", "-p", "no:xdist", f"--junitxml={report}", *arguments, env={"SLURMTWIN_KIND": "1"})
+    tests = ("-q", "-p", "no:xdist", f"--junitxml={JUNIT / 'e2e.xml'}", "e2e/tests/test_kind_real.py")
+    session.run("pytest", *tests, env={"SLURMTWIN_KIND": "1"})
+    session.run("python", "-m", "slurmtwin_e2e.kind", "smoke", *session.posargs)
 
 
 @nox.session(python="3.11", default=False)

@@ -15,7 +15,7 @@ import pytest
 
 from slurmtwin.contract.errors import EnvironmentMissingError, InputError
 from slurmtwin.contract.kubernetes import KubernetesCluster, NodeGroup
-from slurmtwin_e2e.kind import cleanness, host, lifecycle, owner, spec
+from slurmtwin_e2e.kind import cleanness, host, image, lifecycle, owner, spec
 from slurmtwin_e2e.kind.cluster import Cluster, folder_of
 
 GONE = "00000000-0000-0000-0000-000000000000/1/1"
@@ -70,6 +70,8 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDocker:
         monkeypatch.setattr(module, "docker", fake)
     big = host.Capacity(cpus=2, memory=2**40, memory_free=2**40, disk_free=2**40, cgroup=1)
     monkeypatch.setattr(host, "capacity", lambda: big)
+    monkeypatch.setattr(host, "prepare", lambda say, may_reconfigure: None)
+    monkeypatch.setattr(image, "ensure", lambda say: "present")
     monkeypatch.setattr(Cluster, "wait_until_running", lambda self: None)
     monkeypatch.setattr(Cluster, "export_logs", lambda self, target: target.mkdir(parents=True))
     monkeypatch.setattr(cleanness, "state_of", lambda cluster: {"objects": []})

@@ -1,4 +1,4 @@
-"""The cluster by hand: `python -m slurmtwin_e2e.kind image | up | down | sweep`."""
+"""The cluster by hand: `python -m slurmtwin_e2e.kind image | up | down | sweep | smoke`."""
 
 from __future__ import annotations
 
@@ -73,22 +73,22 @@ def sweep() -> None:
         click.echo(f"removed {name}")
 
 
-@main.command()
+@main.command("smoke")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False))
+@click.option("--out", default="out/kind-smoke", show_default=True, help="Run folders and, on failure, node logs.")
 @click.option("--yes", is_flag=True, help="Let Docker be reconfigured where it is necessary.")
-def smoke(yes: bool) -> None:
-    """Make the node image and a cluster of 1 + 3 nodes, use it, prove it clean, remove it."""
+def smoke_command(files: tuple[str, ...], out: str, yes: bool) -> None:
+    """Run FILES (default: three scenarios of scenarios/faults) on one new cluster; exit 1 when one goes wrong."""
+    from slurmtwin_e2e.kind import smoke
+
+    scenarios = [load_scenario(Path(file)) for file in files or smoke.FILES]
     _ready(yes)
-    with lifecycle.running(_sections(None, 3), _say, logs=Path("out/kind-logs")) as clusters:
-        cluster = clusters[0]
-        cluster.kubectl("create", "namespace", "smoke")
-        cluster.kubectl("create", "configmap", "one", "-n", "smoke", "--from-literal=a=b")
-        (cluster.shared / "seen").write_text("by all nodes\n")
-        left = lifecycle.make_clean(cluster)
-        click.echo(f"nodes: {len(cluster.nodes)}; clean: {not left}")
-        for row in left:
-            click.echo(f"  {row}")
-        if left:
-            sys.exit(ExitCode.FINDING)
+    wrong = smoke.smoke(scenarios, Path(out), _say)
+    click.echo(f"{len(scenarios)} scenarios on a real cluster, {len(wrong)} findings")
+    for text in wrong:
+        click.echo(f"  {text}")
+    if wrong:
+        sys.exit(ExitCode.FINDING)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ def prepare(say: Say, *, may_reconfigure: bool) -> None:
         if not may_reconfigure:
             raise EnvironmentMissingError(
                 "this host lacks CAP_SYS_RESOURCE, so Docker needs another default runtime for privileged containers; "
-                "`slurmtwin doctor` explains it, --yes lets slurmtwin set it (running containers go on)"
+                "`slurmtwin doctor` explains it; `python -m slurmtwin_e2e.kind image --yes` sets it, and running "
+                "containers go on"
             )
         _write_runtime(say)
         os.kill(int(DAEMON_PID.read_text()), signal.SIGHUP)

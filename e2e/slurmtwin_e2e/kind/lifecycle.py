@@ -18,7 +18,7 @@ from typing import Final
 from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin_e2e.docker import docker
-from slurmtwin_e2e.kind import cleanness, host, owner, spec
+from slurmtwin_e2e.kind import cleanness, host, image, owner, spec
 from slurmtwin_e2e.kind.cluster import NETWORK, Cluster, folder_of, run_kind
 from slurmtwin_e2e.kind.owner import Owned
 from slurmtwin_e2e.kind.pins import cache_folder, pins, recipe_digest
@@ -191,9 +191,12 @@ def running(
 ) -> Iterator[list[Cluster]]:
     """The clusters of a scenario, refused before anything is made if they cannot be; removed at the end unless `keep`.
 
-    When the body fails, the clusters' logs go to `logs`.
+    Docker is started and the node image made where they are missing; when the body fails, the clusters' logs go to
+    `logs`. Raises EnvironmentMissingError where a Docker that runs would have to be reconfigured first.
     """
     spec.refuse_impossible(wanted, host.capacity())
+    host.prepare(say, may_reconfigure=False)
+    image.ensure(say)
     with ExitStack() as stack:
         stack.enter_context(_ended_as_interrupted())
         for section in wanted:
