@@ -12,7 +12,7 @@ from slurmtwin_e2e.kind.smoke import missing_milestones
 def phase(end: Milestone, *, absent: bool = False) -> Phase:
     """A phase that ends so."""
     start = Milestone(kind=Kind.FAULT_INJECTED)
-    return Phase(name="p", start=start, end=end, low=0, absent=absent, rests_on="x", source="x")
+    return Phase(name="p", start=start, end=end, low="0s", absent=absent, rests_on="x", source="x")
 
 
 @pytest.mark.parametrize(
