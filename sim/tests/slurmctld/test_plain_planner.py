@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mini_cluster import EPOCH_S, MiniCluster
 
+from slurmtwin.models.slurmctld.compiled_planner import CompiledPlanner
 from slurmtwin.models.slurmctld.parts import Placement, Refusal
 from slurmtwin.models.slurmctld.selection.select_nodes import Selection
 from slurmtwin.models.slurmctld.uniform_search import UniformSearch
@@ -29,14 +30,20 @@ def real(nodes: int, version: str, passes: bool = True, params: str = "") -> Min
     return c
 
 
-def starts(seed: int, version: str, general: bool, params: str) -> list[tuple[int, int, int | None, int, str]]:
-    """A random crowded workload; general: no shortcut at all."""
+def starts(
+    seed: int, version: str, general: bool, params: str, compiled: bool = False
+) -> list[tuple[int, int, int | None, int, str]]:
+    """A random crowded workload; general: no shortcut at all; compiled: plan_kernel.py from the first cycle on."""
     draw = random.Random(seed)
     nodes = draw.randint(3, 40)
     c = real(nodes, version, params=params)
     if general:
         c.scheduler.backfill.prune = False
         c.ctld.selection.uniform = lambda _job, _part: None  # type: ignore[method-assign]
+    if compiled:
+        c.scheduler.backfill._planner = CompiledPlanner(c.ctld, c.scheduler.queue)
+    else:
+        c.scheduler.backfill._left_to_test = 1 << 62
     at = 0
     for number in range(1, draw.randint(10, 60)):
         at += draw.choice((0, 1, draw.randint(1, 90), draw.randint(1, 600)))
@@ -48,6 +55,7 @@ def starts(seed: int, version: str, general: bool, params: str) -> list[tuple[in
     return c.started
 
 
+@pytest.mark.timeout(900)  # the first run on a machine compiles
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 10**6),
@@ -62,8 +70,10 @@ def starts(seed: int, version: str, general: bool, params: str) -> list[tuple[in
     ),
 )
 def test_kept_plans_start_the_same_jobs_on_the_same_nodes(seed: int, version: str, params: str) -> None:
-    """Every start of the plain planner is the general cycle's, over whole workloads."""
-    assert starts(seed, version, False, params) == starts(seed, version, True, params)
+    """Every start of the plain planner, compiled or not, is the general cycle's, over whole workloads."""
+    general = starts(seed, version, True, params)
+    assert starts(seed, version, False, params) == general
+    assert starts(seed, version, False, params, compiled=True) == general
 
 
 @settings(max_examples=200, deadline=None)

@@ -6,7 +6,9 @@ nothing ticks: a change wakes the agent for the first of those looks that comes 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 _LOOK_NS: Final = SECOND
 """The pause between two looks when there was nothing to do."""
 
+_WORTH_COMPILING: Final = 20_000
+"""Jobs tested in a run until compiled code pays for being loaded, or for being compiled on a new machine."""
+
+_COMPILED: Final = "slurmtwin.models.slurmctld.compiled_planner"
+
 
 class BackfillAgent:
     """One thread of slurmctld. With sched/builtin, or bf_interval=-1, it never runs a cycle."""
@@ -41,6 +48,7 @@ class BackfillAgent:
         self._quiet: tuple[object, ...] | None = None
         self._quiet_until_s = 0
         self._planner = PlainPlanner(ctld, queue)
+        self._left_to_test = 0 if _COMPILED in sys.modules else _WORTH_COMPILING
         self._planned = 0
         """Nodes of the present reservations (planned_bitmap)."""
         self.prune = True
@@ -125,6 +133,14 @@ class BackfillAgent:
         self._planned = cycle.planned
         return cycle.started
 
+    def _compile(self) -> None:
+        """Plan with compiled code from now on, where numba is installed: the same plans, sooner."""
+        self._left_to_test = 1 << 62
+        if find_spec("numba") is not None:
+            from slurmtwin.models.slurmctld.compiled_planner import CompiledPlanner
+
+            self._planner = CompiledPlanner(self._ctld, self._queue)
+
     def _state(self) -> tuple[object, ...]:
         ctld = self._ctld
         nodes = ctld.nodes
@@ -147,8 +163,11 @@ class BackfillAgent:
             return
         cycle: BackfillCycle | PlainPlanner
         if self.prune and self._planner.fits():
+            if self._left_to_test <= 0:
+                self._compile()
             cycle = self._planner
             cycle.cycle()
+            self._left_to_test -= cycle.tested
             if cycle.cost_ns:
                 yield cycle.cost_ns
             yielded = False

@@ -7,7 +7,8 @@ or on a reservation are asked again before a pass. One record is one (job, parti
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from array import array
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from functools import cmp_to_key
 from heapq import heappop, heappush
@@ -20,6 +21,7 @@ from slurmtwin.models.slurmctld.pending_reason import (
     REPLACEABLE,
     set_reason,
 )
+from slurmtwin.models.slurmctld.selection.uniform import wanted
 from slurmtwin.models.slurmctld.states import DependState, JobState, Reason
 from slurmtwin.models.slurmctld.tables import INFINITE_S, bits
 
@@ -84,6 +86,10 @@ class PendingQueue:
         self.order: OrderKey = slurm_order
         """Replace it (and call resort()) to plug in another queue order."""
         self.entries: list[Entry] = []
+        self.wanted = array("q")
+        """Per entry what uniform.wanted() makes of its nodes, ..."""
+        self.lengths = array("q")
+        """... and its shortest_s: `entries` in numbers, for plan_kernel.py."""
         self.version = 0
         """Grows with every change of `entries`."""
         self.fresh: dict[int, QueueRecord] = {}
@@ -159,10 +165,9 @@ class PendingQueue:
 
     def _drop(self, record: QueueRecord) -> None:
         place = bisect_left(self.entries, record.entry[:-1])
-        if place < len(self.entries) and self.entries[place] is record.entry:
-            del self.entries[place]
-        else:
-            self.entries.remove(record.entry)
+        if place == len(self.entries) or self.entries[place] is not record.entry:
+            place = self.entries.index(record.entry)
+        del self.entries[place], self.wanted[place], self.lengths[place]
 
     def _runnable(self, job: Job, now_s: int) -> bool:
         """_job_runnable_test1(): everything that does not depend on the partition. Parks the job if not."""
@@ -237,7 +242,10 @@ class PendingQueue:
             if is_plain(job):
                 record.uniform = ctld.selection.uniform(job, part)
             self.odd += not (isinstance(record.uniform, tuple) and record.backfill_ok)
-            insort(self.entries, record.entry)
+            place = bisect_right(self.entries, record.entry)
+            self.entries.insert(place, record.entry)
+            self.wanted.insert(place, wanted(record.uniform))
+            self.lengths.insert(place, record.shortest_s)
             insort(self._demand[part.index].setdefault(record.shortest_s, []), record.fewest)
             self.in_part[part.index] += 1
             if job.reservation:
@@ -310,6 +318,8 @@ class PendingQueue:
                     record.priority = job.priority
                 record.entry = (*self.order(job, record.part, record.priority), record)
         self.entries = sorted(record.entry for records in self._records.values() for record in records)
+        self.wanted = array("q", [wanted(entry[-1].uniform) for entry in self.entries])
+        self.lengths = array("q", [entry[-1].shortest_s for entry in self.entries])
         self.version += 1
 
     # --- during a pass

@@ -117,9 +117,7 @@ class PlainPlanner:
         self.valid_until_s = FAR_S
         queue.lock()
         try:
-            kept = self._keep(now_s)
-            if kept is not None:
-                self._plan_anew(kept, now_s)
+            self._plan_all(now_s)
         finally:
             queue.unlock()
         for job in ctld.running.values():
@@ -129,6 +127,12 @@ class PlainPlanner:
         self.cost_ns = ctld.costs.backfill_cycle_ns + ctld.costs.backfill_test_ns * min(
             max(len(queue), self.tested), self._options.max_job_test
         )
+
+    def _plan_all(self, now_s: int) -> None:
+        """The walk over the queue."""
+        kept = self._keep(now_s)
+        if kept is not None:
+            self._plan_anew(kept, now_s)
 
     # --- what can stay
 

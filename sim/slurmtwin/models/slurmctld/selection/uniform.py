@@ -35,13 +35,23 @@ def first_node(free: int, _count: int) -> int:
     return free & -free
 
 
+def wanted(uniform: tuple[int, Choice] | bool | None) -> int:
+    """NodeSelection.uniform() as a number: nodes by best_fit(), -1 for first_node(), 0 for anything else."""
+    if not isinstance(uniform, tuple):
+        return 0
+    count, choose = uniform
+    if choose is first_node:
+        return -1 if count == 1 else 0
+    return count if isinstance(choose, Remembered) and choose.rule is best_fit else 0
+
+
 class Remembered:
     """A choice rule that remembers its answers: the same nodes are asked about again and again."""
 
-    __slots__ = ("_known", "_rule")
+    __slots__ = ("_known", "rule")
 
     def __init__(self, rule: Choice) -> None:
-        self._rule = rule
+        self.rule = rule
         self._known: dict[tuple[int, int], int] = {}
 
     def __call__(self, free: int, count: int) -> int:
@@ -50,5 +60,5 @@ class Remembered:
         if nodes is None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            nodes = self._known[key] = self._rule(free, count)
+            nodes = self._known[key] = self.rule(free, count)
         return nodes
