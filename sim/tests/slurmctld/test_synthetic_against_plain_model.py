@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from mini_cluster import MiniCluster
 from plain_model import PlainJob, PlainSlurm
@@ -14,26 +16,23 @@ NODES = 1000
 
 
 def plainly_chosen(free: int, count: int) -> int:
-    """slurm.md 1.3 "cons_tres default placement", node by node: the tightest run that suffices, else the longest."""
+    """slurm.md 1.3 "cons_tres default placement": the tightest run of nodes that suffices, else the longest."""
     if count == 1:
         return free & -free  # 26.05: a job of at most one node gets the first
     taken = 0
     while True:
-        runs: list[list[int]] = []
-        for node in range(free.bit_length()):
-            if free >> node & 1:
-                if runs and runs[-1][-1] == node - 1:
-                    runs[-1].append(node)
-                else:
-                    runs.append([node])
-        enough = [run for run in runs if len(run) >= count]
-        best = min(enough, key=len) if enough else max(runs, key=len)
-        for node in best[:count]:
-            taken |= 1 << node
-            free ^= 1 << node
-        count -= min(count, len(best))
+        runs = [(run.start(), run.end()) for run in re.finditer("1+", bin(free)[:1:-1])]
+        enough = [run for run in runs if run[1] - run[0] >= count]
+        best = min(enough, key=size) if enough else max(runs, key=size)
+        for node in range(*best)[:count]:
+            taken, free, count = taken | 1 << node, free ^ 1 << node, count - 1
         if not count:
             return taken
+
+
+def size(run: tuple[int, int]) -> int:
+    """Nodes of a run (first, behind the last)."""
+    return run[1] - run[0]
 
 
 def workload(name: str) -> list[PlainJob]:
@@ -65,6 +64,7 @@ def twin(jobs: list[PlainJob]) -> dict[int, tuple[int, int]]:
     "name",
     [
         "w500",
+        "o500",
         pytest.param("w5000", marks=[pytest.mark.bench, pytest.mark.slow, pytest.mark.timeout(3600)]),
         pytest.param("o5000", marks=[pytest.mark.bench, pytest.mark.slow, pytest.mark.timeout(7200)]),
     ],
