@@ -96,7 +96,7 @@ def span(rows: Sequence[Row], phase: Phase) -> Span:
         return Span(None, started=False)
     own = phase.end.model_copy(update={"nth": 1}) if phase.end == phase.start else phase.end
     later = [row for row in rows if row["seq"] != start["seq"]]
-    end = find(later, own, start["t_ns"])
+    end = find(later, own, start["t_ns"] - start["t_err_ns"])
     if end is None:
         return Span(None)
     return Span(max(0, end["t_ns"] - start["t_ns"]), start["t_err_ns"] + end["t_err_ns"])

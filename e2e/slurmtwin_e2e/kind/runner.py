@@ -69,8 +69,8 @@ def submit_actions(jobs: Sequence[JobRequest]) -> list[dict[str, Any]]:
         options = job_options(job)
         if job.interactive or job.het_group or job.after_job or any("{" in option for option in options):
             raise UnsupportedError(f"job {job.job_id}: the kind world submits plain batch jobs only")
-        seconds = FOREVER_S if job.run_ns is None else job.run_ns / SECOND
-        tail = [JOB, str(job.job_id), f"{seconds:g}", str(job.exit_code)]
+        seconds = str(FOREVER_S) if job.run_ns is None else f"{job.run_ns / SECOND:.3f}"
+        tail = [JOB, str(job.job_id), seconds, str(job.exit_code)]
         out.append(
             {"at_ns": job.submit_ns, "do": "submit", "jobs": [job.job_id], "array": 0,
              "argv": ["sbatch", "--parsable", "--output=/dev/null", "--error=/dev/null", *options, *tail]}

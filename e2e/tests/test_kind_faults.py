@@ -1,0 +1,176 @@
+"""Faults are planned in strata, injected at their time with a record of each step, and only into our clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.cluster_faults import ClusterFault, ClusterFaultKind
+from slurmtwin.contract.errors import InputError, UnsupportedError
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin_e2e.kind import runner
+from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.faults import base, schedule
+from slurmtwin_e2e.kind.faults.base import Fault, FaultError
+from slurmtwin_e2e.kind.faults.schedule import BY_KIND, FaultRunner, planned_ns
+from slurmtwin_e2e.kind.prove_faults import FAULTS
+
+
+def fault(**more: Any) -> ClusterFault:
+    """A fault of the scenario."""
+    return ClusterFault.model_validate({"at": "10s", "kind": "process.signal", "target": "slurmctld"} | more)
+
+
+def scenario(**more: Any) -> Scenario:
+    """A scenario with four workers in pods."""
+    document = {
+        "schema": "slurmtwin/scenario/1", "name": "case", "pods": {},
+        "slurm": {"nodes": [{"NodeName": "w-[0-3]", "CPUs": 1}]},
+    }  # fmt: skip
+    return Scenario.model_validate(document | more)
+
+
+def test_every_kind_of_the_contract_has_a_class_and_a_proof() -> None:
+    """No kind is accepted by the scenario that the harness cannot do, and prove_faults does each of them."""
+    kinds = set(get_args(ClusterFaultKind))
+    assert set(BY_KIND) == kinds
+    assert {one["kind"] for one in FAULTS} == kinds
+
+
+@given(
+    within=st.integers(0, 10**12), repetitions=st.integers(1, 20), number=st.integers(0, 9), name=st.text(max_size=8)
+)
+def test_repetitions_sample_every_part_of_the_timer(within: int, repetitions: int, number: int, name: str) -> None:
+    """Repetition k of n lies in the k-th of n equal parts of `within`."""
+    one = ClusterFault(at="0s", kind="dns.outage").model_copy(update={"at": 5, "within": within})
+    for k in range(1, repetitions + 1):
+        at = planned_ns(one, name, number, k, repetitions)
+        part = within // repetitions
+        assert 5 + part * (k - 1) <= at <= 5 + part * k
+
+
+def test_planned_times_depend_on_names_alone() -> None:
+    """The same scenario is planned alike everywhere; another fault of it lies elsewhere."""
+    one = fault(within="30s")
+    assert planned_ns(one, "a", 0, 2, 3) == planned_ns(one, "a", 0, 2, 3)
+    assert planned_ns(one, "a", 0, 2, 3) != planned_ns(one, "a", 1, 2, 3)
+
+
+@pytest.mark.parametrize("repetition", [0, 4])
+def test_a_repetition_beyond_the_plan_is_refused(repetition: int) -> None:
+    """Strata are made for n repetitions; there is no other."""
+    with pytest.raises(InputError, match="of 3"):
+        planned_ns(fault(), "a", 0, repetition, 3)
+
+
+def test_foreign_clusters_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fault goes into a cluster without a record of ours."""
+    monkeypatch.setattr(base, "records", list)
+    cluster = Cluster("production", ("production-control-plane",), Path("/nowhere"), "/shared")
+    with pytest.raises(InputError, match="not made by slurmtwin"):
+        base.reach(cluster, None, None)  # type: ignore[arg-type]
+
+
+class Recorded(Fault):
+    """A fault that notes its steps."""
+
+    kinds = ("process.signal",)
+    steps: list[str] = []  # noqa: RUF012
+    proven = True
+
+    def prepare(self) -> None:
+        """Note it."""
+        self.steps.append("prepare")
+
+    def inject(self) -> None:
+        """Note it."""
+        self.steps.append("inject")
+
+    def prove(self) -> str:
+        """Note it, or fail."""
+        self.steps.append("prove")
+        if not self.proven:
+            raise FaultError("no proof of effect: nothing happened")
+        return "seen"
+
+    def clear(self) -> None:
+        """Note it."""
+        self.steps.append("clear")
+
+
+def run_fault(monkeypatch: pytest.MonkeyPatch, *, proven: bool, **more: Any) -> FaultRunner:
+    """Run one recorded fault whose time has come."""
+    Recorded.steps, Recorded.proven = [], proven
+    monkeypatch.setitem(schedule.BY_KIND, "process.signal", Recorded)
+    one = FaultRunner(None, [(0, fault(at="0s", **more), 0)], 0, lambda _: None)  # type: ignore[arg-type]
+    one.start()
+    one.join(10)
+    return one
+
+
+def test_each_step_of_a_fault_is_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Injected, proven and cleared, each with its time before and after."""
+    one = run_fault(monkeypatch, proven=True, lasts="1ms")
+    assert [step.what for step in one.steps] == ["injected", "proven", "cleared"]
+    assert all(step.before_ns <= step.after_ns for step in one.steps)
+    assert Recorded.steps == ["prepare", "inject", "prove", "clear"]
+    assert not one.failed
+
+
+def test_an_effect_that_does_not_show_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault without proof is no fault: the run says so, and what was done is undone."""
+    one = run_fault(monkeypatch, proven=False)
+    assert one.failed
+    assert one.steps[-1].what == "failed"
+    one.undo()
+    assert Recorded.steps[-1] == "clear"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pods": None}, "no `pods` section"),
+        ({"slurm": {"nodes": [{"NodeName": "a1,b2"}]}}, "a StatefulSet names its pods"),
+        ({"slurm": {"nodes": [{"NodeName": "w-0"}, {"NodeName": "w-1"}]}}, "exactly one"),
+        ({"pods": {"controller": "primary-backup"}}, "one state directory"),
+        ({"pods": {"controller": "deployment"}}, "moves with it"),
+        ({"faults": [{"at": "1s", "kind": "process.signal", "target": "slurmd:w-9"}]}, "no worker is called w-9"),
+        ({"faults": [{"at": "1s", "kind": "network.cut", "target": "slurmd:w-0", "other": "moon"}]}, "names nothing"),
+        ({"cluster": {"workers": [{"count": 1}]}}, "one for slurmctld and one for slurmd"),
+    ],
+)
+def test_impossible_scenarios_are_refused_before_anything_is_made(change: dict[str, Any], message: str) -> None:
+    """What no cluster could run is an input error."""
+    with pytest.raises(InputError, match=message):
+        runner.check_scenario(scenario(**change))
+
+
+def test_daemons_that_are_pods_are_not_stopped_by_name() -> None:
+    """slurmctld.kill of the slurm world has no meaning for a pod; takeover is an admin's command in both."""
+    takeover, kill = scenario(
+        faults=[{"at": "1s", "kind": "slurmctld.takeover"}, {"at": "1s", "kind": "slurmd.kill"}]
+    ).faults
+    assert runner.admin_action(0, takeover)["argv"] == ["scontrol", "takeover"]
+    with pytest.raises(UnsupportedError, match=r"slurmd\.kill"):
+        runner.admin_action(1, kill)
+
+
+def test_jobs_become_sbatch_calls_in_time_order() -> None:
+    """The observer gets one call per job; what its plan cannot say is refused."""
+    jobs = [
+        JobRequest(job_id=2, submit_ns=9 * SECOND, run_ns=None),
+        JobRequest(job_id=1, submit_ns=SECOND, run_ns=3 * SECOND, nodelist="w-0", exit_code=7),
+    ]
+    first, second = runner.submit_actions(jobs)
+    assert first["jobs"] == [1]
+    assert first["argv"][-4:] == ["/opt/slurmtwin/job", "1", "3.000", "7"]
+    assert "--nodelist=w-0" in first["argv"]
+    assert second["argv"][-2] == str(runner.FOREVER_S)
+    with pytest.raises(UnsupportedError, match="job 3"):
+        runner.submit_actions([JobRequest(job_id=3, submit_ns=0, interactive=True)])

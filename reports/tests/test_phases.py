@@ -1,0 +1,93 @@
+"""Phases are read off the table alone, with their measurement error, and a wrong one turns the verdict."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.phases import Phase
+from slurmtwin_reports import phases
+
+FAULT = {"kind": "fault.injected"}
+
+
+def rows(*facts: tuple[float, str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """A table of (seconds, kind, other columns)."""
+    out = []
+    for seq, (t_s, kind, more) in enumerate(facts):
+        row: dict[str, Any] = {"seq": seq, "t_ns": int(t_s * SECOND), "t_err_ns": 0, "kind": kind, "actor": "x"}
+        if "detail" in more:
+            more = more | {"detail": json.dumps(more["detail"])}
+        out.append(row | more)
+    return out
+
+
+def phase(end: dict[str, Any], low: str = "1s", high: str | None = "5s", **more: Any) -> Phase:
+    """A phase from the injection to `end`."""
+    document = {"name": "p", "start": FAULT, "end": end, "low": low, "high": high, "rests_on": "r", "source": "s"}
+    return Phase.model_validate(document | more)
+
+
+def test_a_span_begins_after_the_fault() -> None:
+    """What happened before the injection is no milestone of it."""
+    table = rows((1, "node.down", {}), (10, "fault.injected", {}), (13, "node.down", {}))
+    assert phases.span(table, phase({"kind": "node.down"})).length_ns == 3 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds"),
+    [
+        ({"kind": "node.down", "node": "w-2"}, 4),
+        ({"kind": "node.down", "detail": {"reason": "b"}}, 3),
+        ({"kind": "node.down", "nth": 2}, 3),
+        ({"kind": "node.down", "node": "*", "nth": 3}, 4),
+        ({"kind": "node.down", "actor": "y"}, 3),
+    ],
+)
+def test_milestones_choose_by_column_detail_and_count(end: dict[str, Any], seconds: int) -> None:
+    """Node inside a hostlist, keys of detail, the n-th, n different nodes, the actor."""
+    table = rows(
+        (10, "fault.injected", {}),
+        (12, "node.down", {"node": "w-0", "detail": {"reason": "a"}}),
+        (13, "node.down", {"node": "w-1", "detail": {"reason": "b"}, "actor": "y"}),
+        (14, "node.down", {"node": "w-[2-3]", "detail": {"reason": "c"}}),
+    )
+    assert phases.span(table, phase(end)).length_ns == seconds * SECOND
+
+
+@pytest.mark.parametrize(
+    ("length_s", "error_s", "said"),
+    [(3, 0, phases.AGREE), (6, 0, phases.DIFFER), (6, 1.5, phases.AGREE), (0.5, 0, phases.DIFFER)],
+)
+def test_a_verdict_minds_the_error_and_can_fail(length_s: float, error_s: float, said: str) -> None:
+    """One repetition that cannot lie in the prediction is a difference."""
+    one = phases.Span(int(length_s * SECOND), int(error_s * SECOND))
+    inside = phases.Span(2 * SECOND)
+    assert phases.verdict(phase({"kind": "node.down"}), [inside, one]) == said
+
+
+def test_what_must_not_happen_differs_when_it_does() -> None:
+    """absent: no end in any repetition; without a start there is nothing to judge."""
+    one = phase({"kind": "job.requeued"}, high=None, absent=True)
+    assert phases.verdict(one, [phases.Span(None)]) == phases.AGREE
+    assert phases.verdict(one, [phases.Span(None), phases.Span(SECOND)]) == phases.DIFFER
+    assert phases.verdict(one, [phases.Span(None, started=False)]) == phases.UNKNOWN
+    assert phases.verdict(one, []) == phases.UNKNOWN
+
+
+def test_an_end_that_never_came_is_a_difference() -> None:
+    """Where an end is predicted, none is no agreement."""
+    table = rows((10, "fault.injected", {}))
+    one = phase({"kind": "node.down"})
+    assert phases.verdict(one, [phases.span(table, one)]) == phases.DIFFER
+
+
+def test_two_rows_of_one_instant_count_whatever_their_order() -> None:
+    """A log may tell the consequence a millisecond before the cause, within the stamps' error."""
+    table = rows((10, "fault.injected", {}), (12, "job.requeued", {"t_err_ns": 750_000}),
+                 (12.001, "node.down", {"t_err_ns": 750_000}))  # fmt: skip
+    one = phase({"kind": "job.requeued"}, start={"kind": "node.down"}, low="0s", high="1s")
+    assert phases.verdict(one, [phases.span(table, one)]) == phases.AGREE
