@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -12,8 +13,9 @@ import click
 
 from slurmtwin.cli.file_commands import scenario_files
 from slurmtwin.cli.output import command, emit_json, say
-from slurmtwin.contract.errors import ExitCode
+from slurmtwin.contract.errors import ExitCode, InputError, ModelError
 from slurmtwin.contract.manifest import write_atomic
+from slurmtwin.contract.scenario import load_scenario
 
 if TYPE_CHECKING:
     from slurmtwin_reports.html import Report
@@ -55,6 +57,28 @@ def _write_outputs(report: Report, html: str | None, junit: str | None, wall_s: 
         say(f"report: {html}")
 
 
+def _recorded_now(paths: tuple[str, ...], root: Path) -> Path:
+    """A folder of recordings of these scenarios, made now. Raises ModelError when a run fails."""
+    from slurmtwin.workload.resolve import resolve_jobs
+    from slurmtwin.worlds.outside import literal_scenario
+    from slurmtwin_e2e.record import Wanted, missing, record
+    from slurmtwin_e2e.slurm_world import factor_of
+
+    if not paths:
+        raise InputError(
+            "--live needs the scenarios to run", hint="slurmtwin check --live scenarios/workloads/serial.yaml"
+        )
+    wanted: list[Wanted] = []
+    for path in scenario_files(paths, "scenarios"):
+        scenario = literal_scenario(load_scenario(path), path.parent)
+        jobs = list(resolve_jobs(scenario, path.parent))
+        wanted += missing([(scenario, jobs)], [scenario.slurm.version], factor_of(scenario), 1, root)
+    done = record(wanted, root, math.inf, say)
+    if done.failed:
+        raise ModelError(f"{len(done.failed)} of {len(wanted)} real runs failed: {done.failed[0]}")
+    return root
+
+
 @click.command()
 @click.argument("paths", nargs=-1)
 @click.option("--report", "html", metavar="FILE", help="Write the report as one HTML file.")
@@ -67,10 +91,13 @@ def _write_outputs(report: Report, html: str | None, junit: str | None, wall_s: 
 @click.option("--all", "every", is_flag=True, help="Print every verdict, not one row per scenario.")
 @click.option("--plans", is_flag=True, help="Replay recorded passes of the operator instead (default: all recordings).")
 @click.option("--core", "core", default="", metavar="COMMAND", help="With --plans: a core that speaks JSON lines.")
+@click.option("--live", is_flag=True, help="Run real Slurm now, once for each scenario and in its version, instead of "
+              "reading recordings. Needs Docker and PATHs.")  # fmt: skip
 @command("check")
 def check(
     paths: tuple[str, ...], html: str | None, junitxml: str | None, known: str, recordings: str, seed: int,
-    workers: int, out: str | None, every: bool, plans: bool, core: str, as_json: bool,
+    workers: int, out: str | None, every: bool, live: bool, plans: bool,
+    core: str, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Judge scenarios (files or folders; default: all shipped) in the twin, beside their recordings."""
     if plans:
@@ -90,10 +117,11 @@ def check(
     from slurmtwin_reports.verdict import exit_code
 
     began = time.monotonic()
-    cases = find_cases(scenario_files(paths, "scenarios"), Path(recordings))
     accepted = load_known_differences(Path(known))
-    advance, close = _progress("running the twin")
     with tempfile.TemporaryDirectory(prefix="slurmtwin-check-") as scratch:
+        root = _recorded_now(paths, Path(out or scratch) / "real") if live else Path(recordings)
+        cases = find_cases(scenario_files(paths, "scenarios"), root)
+        advance, close = _progress("running the twin")
         try:
             sections = judge_cases(cases, Path(out or scratch), seed, workers, advance)
         finally:
