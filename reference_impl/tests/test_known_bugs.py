@@ -121,6 +121,12 @@ BUGS = (
         "dead-pod-left",
     ),
     Bug(
+        "X43: kubectl drain evicts busy pods",
+        BY_NAME["kubectl-drain"],
+        {"pdb": "none"},
+        "no-busy-pod-deleted",
+    ),
+    Bug(
         "deleting a node set takes its busy pods",
         BY_NAME["delete-busy"],
         {"deletion": "at-once"},

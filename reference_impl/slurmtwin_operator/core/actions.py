@@ -65,6 +65,8 @@ class CreatePod:
     kube_node: str
     """Pin to this node; empty: the scheduler chooses."""
     manifest: str
+    at_most: int = -1
+    """Count the set's pods in the API server itself, not in a cache: create only below this number; -1: no count."""
     do: Literal["create-pod"] = "create-pod"
 
 

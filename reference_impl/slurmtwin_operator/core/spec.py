@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -75,6 +76,13 @@ class Spec(Frozen):
         """SHA-256 over the canonical JSON of the spec."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values; what was computed from the old ones is not taken over."""
+        copy = super().model_copy(update=update, deep=deep)
+        for name in ("digest", "revision"):
+            copy.__dict__.pop(name, None)
+        return copy
 
     def __hash__(self) -> int:
         return int(self.digest[:15], 16)

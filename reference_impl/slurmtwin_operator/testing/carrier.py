@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from slurmtwin.contract.events import Kind
 from slurmtwin_operator.core import plan as own_plan
-from slurmtwin_operator.core.actions import Action, Guard, Memory, Plan
+from slurmtwin_operator.core.actions import Action, CreatePod, Guard, Memory, Plan
 from slurmtwin_operator.core.observed import Identity, NodeSetObserved, Policy, Slurm
 from slurmtwin_operator.core.switches import SAFEST, Switches
 from slurmtwin_operator.testing.apply import UnreachableError, perform
@@ -132,7 +132,7 @@ class Carrier:
         outcome = "done"
         guard: Guard | None = getattr(action, "only_if", None)
         try:
-            if guard is not None and not self._holds(guard):
+            if (guard is not None and not self._holds(guard)) or self._enough(resource, action):
                 outcome = "skipped"
             else:
                 perform(self.kube, resource, action)
@@ -146,6 +146,12 @@ class Carrier:
         if self.actions == self.crash_after:
             raise CrashError
         return kind is Kind.ACTION_ISSUED
+
+    def _enough(self, resource: Resource, action: Action) -> bool:
+        """The API server counts as many pods of the set as there shall be."""
+        if not isinstance(action, CreatePod) or action.at_most < 0:
+            return False
+        return sum(pod.node_set == resource.name for pod in self.kube.pods.values()) >= action.at_most
 
     def _holds(self, guard: Guard) -> bool:
         """Read the node again; nothing is done when it cannot be read."""

@@ -157,6 +157,8 @@ class FakeKube:
         machine = self.machines[name]
         for key, value in facts.items():
             setattr(machine, key, value)
+        if "ready" in facts:
+            self.note(Kind.KUBE_NODE_READY if machine.ready else Kind.KUBE_NODE_UNREADY, actor, node=name)
         if facts.get("ready") is False:
             machine.not_ready_since_ns = self.now
             for pod in self.pods.values():
@@ -213,6 +215,24 @@ class FakeKube:
             self.after(0 if force else STOP_NS, lambda: self._gone(pod, force))
             self.on_change()
 
+    def drain_machine(self, name: str) -> None:
+        """kubectl drain: cordon, then evict again and again until all pods have left."""
+        self.change_machine(name, unschedulable=True)
+        self._evict(name)
+
+    def _evict(self, machine: str) -> None:
+        """An eviction is refused while a PodDisruptionBudget of 0 selects the pod."""
+        left = [pod for pod in self.pods.values() if pod.machine == machine]
+        for pod in left:
+            held = (
+                pod.labels.get("slurmtwin.dev/protect")
+                and ("PodDisruptionBudget", f"{pod.node_set}-busy") in self.objects
+            )
+            if not held:
+                self.delete_pod(pod.name, actor="eviction")
+        if left:
+            self.after(5 * SECOND, lambda: self._evict(machine))
+
     def fail_pod(self, name: str) -> None:
         """The pod ends (evicted, node shutdown): phase Failed."""
         pod = self.pods[name]
@@ -235,6 +255,7 @@ class FakeKube:
             if other.machine in load:
                 load[other.machine] += 1
         pod.machine = min(able, key=lambda m: (load[m.name], m.name)).name
+        self.note(Kind.POD_SCHEDULED, "apiserver", node=pod.machine, pod_uid=pod.uid, pod=f"ns/{pod.name}")
         if pod.image not in self.bad_images:
             self.after(START_NS, lambda: self._start(pod))
         self.on_change()

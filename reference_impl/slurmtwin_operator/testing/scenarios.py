@@ -102,6 +102,8 @@ STORIES: Final = (
     Story("scheduled", (START, (30, job(1, 300)), (60, scale(3, "slurmd:2", update={
         "type": "scheduled", "start_s": 200, "duration_s": 600}))), 1800),
     Story("cordon", (START, (30, job(1, 100)), (60, cordon("k0")), (300, cordon("k0", False))), 900),
+    Story("kubectl-drain", (START, (30, job(1, 200)), (60, lambda k: k.drain_machine("k0")),
+                            (400, cordon("k0", False))), 900),
     Story("admin-drain", (START, (40, admin_drain("w-1")), (60, scale(2)), (200, scale(3)), (400, admin_resume("w-1"))),
           900),
     Story("rest-away", (START, (40, rest("down")), (50, scale(1)), (110, rest("up"))), 600),
@@ -149,7 +151,7 @@ def play(story: Story, switches: Switches | None = None, **carrier: Any) -> tupl
 def end_state(kube: FakeKube) -> dict[str, Any]:
     """What must be the same however the way to it was disturbed; names are left out where any will do."""
     return {
-        "pods": sorted((p.node_set, p.revision, p.phase, p.ready, p.deleting, p.labels.get("slurmtwin.dev/protect"))
+        "pods": sorted((p.node_set, p.revision, p.phase, p.ready, p.deleting, "slurmtwin.dev/protect" in p.labels)
                        for p in kube.pods.values()),
         "slurm": summary(kube.slurm),
         "machines": sorted((m.unschedulable, m.mirrored, m.locked, m.ready) for m in kube.machines.values()),

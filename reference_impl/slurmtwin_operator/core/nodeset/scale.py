@@ -143,11 +143,12 @@ def create_missing(p: Pass) -> list[str]:
         missing = _free_ordinals(occupied, p.o.spec.replicas - len(occupied))
     else:
         missing = sorted(slots - occupied, key=slot_key)
+    at_most = p.o.spec.replicas if slots is None and p.sw.recheck else -1
     names = []
     for slot in missing:
         name = f"{p.o.me.name}-{slot}"
         node = slot if p.o.spec.scaling == "per-node" else ""
-        p.actions.append(CreatePod(name, slot, p.o.spec.revision, node, worker_pod(p.o, slot)))
+        p.actions.append(CreatePod(name, slot, p.o.spec.revision, node, worker_pod(p.o, slot), at_most))
         p.say(Why.CREATED, name)
         p.unsettled = True
         names.append(name)

@@ -23,6 +23,7 @@ class PodState:
     uid: str
     ready: bool = False
     deleting: bool = False
+    machine: str = ""
 
 
 @dataclass(slots=True)
@@ -66,6 +67,8 @@ class Board:
     """Slurm node -> when something other than the operator took it out of service."""
     dropped: dict[str, None] = field(default_factory=dict)
     """Slurm nodes whose record was deleted and is not back."""
+    lost_machines: dict[str, None] = field(default_factory=dict)
+    """Kubernetes nodes that are not ready."""
     seen_pods: bool = False
 
     def serves(self, name: str) -> bool:
@@ -83,6 +86,10 @@ class Board:
             self._job(row)
         elif row.kind == "object.changed" and row.details.get("resource") == "nodesets":
             self._set(row)
+        elif row.kind == "kube_node.unready" and row.node:
+            self.lost_machines[row.node] = None
+        elif row.kind in ("kube_node.ready", "kube_node.deleted"):
+            self.lost_machines.pop(row.node or "", None)
         elif row.kind.startswith("node.") and row.node:
             for name in nodes_of(row.node):
                 self._node(row, name)
@@ -108,6 +115,8 @@ class Board:
             pod.deleting = True
             if row.actor in PEOPLE:
                 self.lost_ns[name] = row.t_ns
+        elif row.kind == "pod.scheduled":
+            pod.machine = row.node or ""
         elif row.kind == "pod.deleted":
             del self.pods[name]
 

@@ -28,7 +28,11 @@ def check(history: History) -> Verdict:
     findings = [
         f"pod {p.name} outlived its node set {p.node_set}" for p in board.pods.values() if _ownerless(board, p.name)
     ]
-    findings += [f"Slurm node {name} has no pod" for name in sorted(board.nodes) if name not in board.pods]
+    findings += [
+        f"Slurm node {name} has no pod"
+        for name, node in sorted(board.nodes.items())
+        if name not in board.pods and not node.foreign
+    ]
     findings += [f"the record of {name} was deleted under its pod" for name in board.dropped if name in board.pods]
     for name, state in sorted(board.sets.items()):
         pods = [pod for pod in board.pods.values() if pod.node_set == name]

@@ -1,0 +1,166 @@
+"""A tenant's names and values: refused before they reach slurm.conf, a shell or a pod; nothing secret comes out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from slurmtwin.contract.errors import InputError
+from slurmtwin_operator.codec import read_observed, to_json
+from slurmtwin_operator.core import plan
+from slurmtwin_operator.core.actions import Apply, CreatePod, Memory, Why
+from slurmtwin_operator.core.observed import (
+    ClusterObserved,
+    Identity,
+    NodeSetFact,
+    NodeSetObserved,
+    Policy,
+    Slurm,
+)
+from slurmtwin_operator.core.slurm_conf import render
+from slurmtwin_operator.core.spec import CONF_OPTIONS, ClusterSpec, NodeSetSpec
+
+LINES = (
+    "x\nProlog=/bin/sh",
+    "x\r\nInclude /etc/shadow",
+    "x Epilog=/bin/sh",
+    "x\\",
+    "x#",
+    '"',
+    "$(id)",
+    "`id`",
+    "é",
+    "",
+)
+
+
+@pytest.mark.parametrize("value", LINES)
+def test_values_that_end_a_line_are_refused(value: str) -> None:
+    """No blank, line end, quote, backslash, hash or command substitution reaches slurm.conf."""
+    with pytest.raises(ValidationError):
+        ClusterSpec(image="i", conf={"KillWait": value})
+    with pytest.raises(ValidationError):
+        NodeSetSpec(cluster="c", image="i", partition={"options": {"MaxTime": value}})
+    with pytest.raises(ValidationError):
+        NodeSetSpec(cluster="c", image="i", features=(value,))
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["Prolog", "epilog", "ResumeProgram", "HealthCheckProgram", "Include", "PluginDir", "AuthType", "SlurmUser",
+     "JobSubmitPlugins", "MailProg", "StateSaveLocation", "PlugStackConfig", "RebootProgram", "PrologSlurmctld",
+     "SlurmctldHost", "NodeName", "PartitionName", "KillWait\nProlog", ""],
+)  # fmt: skip
+def test_options_that_run_programs_are_refused(option: str) -> None:
+    """Only options of a fixed list may be set."""
+    with pytest.raises(ValidationError, match="not an option"):
+        ClusterSpec(image="i", conf={option: "1"})
+
+
+def test_no_allowed_option_names_a_program_or_path() -> None:
+    """The fixed list holds none that runs a program or says where things are."""
+    dangerous = (
+        "prog",
+        "prolog",
+        "epilog",
+        "plugindir",
+        "location",
+        "file",
+        "auth",
+        "user",
+        "host",
+        "include",
+        "script",
+    )
+    allowed = {"epilogmsgtime"}  # a time
+    assert [o for o in CONF_OPTIONS if any(d in o.lower() for d in dangerous) and o.lower() not in allowed] == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"cluster": "../x"}, {"cluster": "A"}, {"cluster": "a" * 60}, {"image": "i; id"}, {"image": "-x"},
+        {"cpu": "1; id"}, {"memory": "1Gi\n"}, {"resources": {"a b": "1"}}, {"replicas": -1}, {"replicas": 10**6},
+        {"volumes": [{"name": "v", "mount_path": "/x", "host_path": "/"}]},
+        {"volumes": [{"name": "v", "mount_path": "relative"}]}, {"host_network": True}, {"service_account": "root"},
+        {"node_selector": {"a b": "c"}}, {"update": {"max_unavailable": "-1"}}, {"update": {"max_unavailable": "101%"}},
+        {"update": {"type": "scheduled"}}, {"grace_s": 0}, {"partition": {"options": {"Nodes": "ALL"}}},
+        {"tolerations": [{"key": "a\nb"}]},
+    ],
+)  # fmt: skip
+def test_specs_outside_the_rules_are_refused(bad: dict[str, Any]) -> None:
+    """Host paths, host network, other accounts and odd texts have no place in a NodeSet."""
+    with pytest.raises(ValidationError):
+        NodeSetSpec(**{"cluster": "c", "image": "i", **bad})
+
+
+def node_set(policy: Policy, **spec: Any) -> NodeSetObserved:
+    """A node set under an administrator's policy."""
+    return NodeSetObserved(Identity("ns", "w", "u"), NodeSetSpec(cluster="c", **{"image": "i", **spec}), policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec"),
+    [(Policy(), {"privileged": True}), (Policy(image_prefixes=("good/",)), {"image": "evil/slurmd"})],
+)
+def test_policy_refuses_before_anything_is_created(policy: Policy, spec: dict[str, Any]) -> None:
+    """What the administrator does not allow is said in a condition and nothing is written."""
+    decided = plan(node_set(policy, **spec), Memory(), 0)
+    assert decided.actions == ()
+    assert decided.reasons[0].why is Why.REFUSED
+    assert decided.conditions[0].reason == "Refused"
+
+
+def test_allowed_privilege_is_the_only_way_to_one() -> None:
+    """Privileged only where asked for and allowed; else no escalation, never a host path, network or account token."""
+    for policy, privileged in ((Policy(), False), (Policy(privileged=True), True)):
+        decided = plan(node_set(policy, privileged=privileged, volumes=(
+            {"name": "a", "mount_path": "/a", "claim": "data"}, {"name": "b", "mount_path": "/b", "config_map": "m"},
+            {"name": "c", "mount_path": "/c"}), tolerations=({"key": "x"},), resources={"nvidia.com/gpu": "1"},
+            node_selector={"pool": "a"}), Memory(), 0)  # fmt: skip
+        made = next(a for a in decided.actions if isinstance(a, CreatePod))
+        pod = json.loads(made.manifest)["spec"]
+        assert pod["containers"][0]["securityContext"].get("privileged", False) is privileged
+        assert "hostPath" not in made.manifest
+        assert not {"hostNetwork", "hostPID", "serviceAccountName"} & pod.keys()
+        assert pod["automountServiceAccountToken"] is False
+
+
+@given(st.dictionaries(st.sampled_from(sorted(CONF_OPTIONS)), st.text(max_size=20), max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_accepted_gives_one_line_per_option(conf: dict[str, str]) -> None:
+    """Accepted settings render as one Key=Value line each; nothing else appears in slurm.conf."""
+    try:
+        spec = ClusterSpec(image="i", conf=conf)
+    except ValidationError:
+        return
+    plain = render(ClusterObserved(Identity("ns", "c"), ClusterSpec(image="i"), node_sets=(NodeSetFact("a"),)))
+    text = render(ClusterObserved(Identity("ns", "c"), spec, node_sets=(NodeSetFact("a"),)))
+    new = [line for line in text.splitlines() if line not in plain.splitlines()]
+    assert all(line.partition("=")[0] in {*conf, "SlurmctldParameters"} for line in new)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+                    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=8), x, max_size=3), max_leaves=8))  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_nonsense_is_an_input_error(document: Any) -> None:
+    """Any JSON that is no observation is an InputError, never a traceback."""
+    for kind in ("NodeSet", "Cluster", "PodGroup", "Dispatch", "Secret"):
+        with pytest.raises(InputError):
+            read_observed(kind, document)
+
+
+def test_no_secret_in_plans_or_recordings() -> None:
+    """The plan asks for keys by name and length; no value, token or password is in any part of it."""
+    spec = ClusterSpec(image="i", accounting={"storage_host": "db", "password_secret": "pw"})
+    decided = plan(ClusterObserved(Identity("ns", "c", "u"), spec, slurm=Slurm("fresh")), Memory(), 0)
+    text = json.dumps(to_json(decided))
+    conf = [a.manifest for a in decided.actions if isinstance(a, Apply) and a.kind == "ConfigMap"]
+    assert "StoragePass" not in "".join(conf)
+    assert "${STORAGE_PASSWORD}" in text
+    assert '"data": {"jwt' not in text
