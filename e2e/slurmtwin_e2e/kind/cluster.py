@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -97,7 +98,8 @@ class Cluster:
         while chunk := save.stdout.read(1 << 20):
             for importer in importers:
                 assert importer.stdin is not None
-                importer.stdin.write(chunk)
+                with suppress(BrokenPipeError):  # an importer that gave up says why below
+                    importer.stdin.write(chunk)
         for node, importer in zip(targets, importers, strict=True):
             _, complaint = importer.communicate()
             if importer.returncode:

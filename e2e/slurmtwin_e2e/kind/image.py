@@ -144,8 +144,8 @@ def _commit(archive: Path) -> None:
     """
     remove([BUILDER])
     docker(
-        "run", "-d", "--name", BUILDER, "--security-opt", "seccomp=unconfined", "--entrypoint", "sleep",
-        NODE_STAGE, "infinity",
+        "run", "-d", "--name", BUILDER, "--network", "none", "--security-opt", "seccomp=unconfined",
+        "--entrypoint", "sleep", NODE_STAGE, "infinity",
     )  # fmt: skip
     try:
         docker("exec", "-d", BUILDER, "containerd")
