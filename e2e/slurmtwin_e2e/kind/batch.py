@@ -106,6 +106,47 @@ def record_one(cluster: Cluster, one: Wanted, root: Path, repetitions: int, besi
     return ""
 
 
+def record_batch(
+    scenarios: Sequence[Scenario], root: Path, *, repetitions: int = 3, budget_s: float = 7200.0, beside: int = 1,
+    cluster_name: str = "", keep: Path | None = None,
+) -> tuple[int, list[str]]:  # fmt: skip
+    """Record what is missing of these scenarios; (recordings made, what failed).
+
+    Raises InputError before anything is made for an impossible scenario. cluster_name: a running cluster of ours;
+    empty: one is made and removed. No run is begun after budget_s.
+    """
+    for scenario in scenarios:
+        check_scenario(scenario)
+    wanted = list(missing(scenarios, repetitions, root))
+    say(f"{len(wanted)} recordings are missing")
+    if not wanted:
+        return 0, []
+    made, failed = 0, []
+    end = time.monotonic() + budget_s
+    with ExitStack() as stack:
+        if cluster_name:
+            cluster = attach(cluster_name)
+        else:
+            cluster = stack.enter_context(lifecycle.running([KubernetesCluster()], say))[0]
+        stack.callback(deploy.unlabel_nodes, cluster)
+        for scenario in scenarios:
+            deploy.prepare_images(cluster, scenario, say)  # once, before runs go beside each other
+        for group in groups(wanted, beside):
+            if time.monotonic() > end:
+                say("budget used up")
+                break
+            with ThreadPoolExecutor(len(group)) as pool:
+                running = [
+                    pool.submit(record_one, cluster, one, root, repetitions, len(group), keep) for one in group
+                ]  # fmt: skip
+                errors = [text for text in (future.result() for future in running) if text]
+            made += len(group) - len(errors)
+            failed += errors
+            for text in errors:
+                say(text)
+    return made, failed
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record what is missing. Exit 0 when nothing failed, 1 otherwise."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -117,36 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path("scenarios/recordings"))
     parser.add_argument("--keep", type=Path, help="keep each run's evidence folder here")
     options = parser.parse_args(arguments)
-    scenarios = [load_scenario(path) for path in options.files]
-    for scenario in scenarios:
-        check_scenario(scenario)
-    wanted = list(missing(scenarios, options.repetitions, options.root))
-    say(f"{len(wanted)} recordings are missing")
-    failed: list[str] = []
-    end = time.monotonic() + options.budget
-    with ExitStack() as stack:
-        if options.cluster:
-            cluster = attach(options.cluster)
-        else:
-            cluster = stack.enter_context(lifecycle.running([KubernetesCluster()], say))[0]
-        stack.callback(deploy.unlabel_nodes, cluster)
-        for scenario in scenarios:
-            deploy.prepare_images(cluster, scenario, say)  # once, before runs go beside each other
-        for group in groups(wanted, options.beside):
-            if time.monotonic() > end:
-                say("budget used up")
-                break
-            with ThreadPoolExecutor(len(group)) as pool:
-                made = [
-                    pool.submit(
-                        record_one, cluster, one, options.root, options.repetitions, len(group), options.keep
-                    )
-                    for one in group
-                ]  # fmt: skip
-                failed += [text for text in (future.result() for future in made) if text]
-            for text in failed[-len(group) :]:
-                say(text)
-    say(f"{len(failed)} failed: {failed}" if failed else "nothing failed")
+    made, failed = record_batch(
+        [load_scenario(path) for path in options.files], options.root, repetitions=options.repetitions,
+        budget_s=options.budget, beside=options.beside, cluster_name=options.cluster, keep=options.keep,
+    )  # fmt: skip
+    say(f"{made} recorded, {len(failed)} failed" + "".join(f"; {text}" for text in failed))
     return 1 if failed else 0
 
 

@@ -10,8 +10,8 @@ import click
 from slurmtwin.cli.file_commands import scenario_files
 from slurmtwin.cli.output import command, emit_json, emit_rows, say
 from slurmtwin.contract.clock import SECOND, parse_duration
-from slurmtwin.contract.errors import ExitCode
-from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.contract.errors import ExitCode, InputError
+from slurmtwin.contract.scenario import Scenario, load_scenario
 
 if TYPE_CHECKING:
     from slurmtwin_e2e.doctor import Finding
@@ -35,7 +35,8 @@ def record(
 ) -> ExitCode:  # fmt: skip
     """Record scenarios (files or folders; default: the workloads) on real Slurm; goes on where it stopped.
 
-    What is recorded already stays: delete a recording's folder to have it made again.
+    Scenarios with a `pods` section are recorded on Kubernetes, in their own version and without acceleration. What
+    is recorded already stays: delete a recording's folder to have it made again.
     """
     del only_missing  # recorded runs are never replaced
     from slurmtwin.workload.resolve import resolve_jobs
@@ -49,7 +50,11 @@ def record(
         scenario = load_scenario(path)
         scenarios.append((literal_scenario(scenario, path.parent), list(resolve_jobs(scenario, path.parent))))
     root = Path(recordings)
-    wanted = list(missing(scenarios, versions or VERSIONS, factor or DEFAULT_FACTOR, repetitions, root))
+    in_pods = [scenario for scenario, _ in scenarios if scenario.pods is not None]
+    plain = [pair for pair in scenarios if pair[0].pods is None]
+    if in_pods:
+        return _record_pods(in_pods, root, repetitions, parse_duration(budget) / SECOND, bool(plain), as_json)
+    wanted = list(missing(plain, versions or VERSIONS, factor or DEFAULT_FACTOR, repetitions, root))
     done = record_all(wanted, root, parse_duration(budget) / SECOND, say)
     left = len(wanted) - done.made
     if as_json:
@@ -59,6 +64,22 @@ def record(
             ("", ""), [("made", done.made), ("too late", done.late), ("failed", len(done.failed)), ("missing", left)]
         )
     return ExitCode.FINDING if done.failed else ExitCode.FINE
+
+
+def _record_pods(
+    scenarios: list[Scenario], root: Path, repetitions: int, budget_s: float, mixed: bool, as_json: bool
+) -> ExitCode:  # fmt: skip
+    """Record on Kubernetes. Raises InputError when scenarios without pods are named beside."""
+    from slurmtwin_e2e.kind.batch import record_batch
+
+    if mixed:
+        raise InputError("scenarios with and without pods are recorded by two calls", hint="name one kind at a time")
+    made, failed = record_batch(scenarios, root, repetitions=repetitions, budget_s=budget_s)
+    if as_json:
+        emit_json("record", {"made": made, "failed": failed})
+    else:
+        emit_rows(("", ""), [("made", made), ("failed", len(failed))])
+    return ExitCode.FINDING if failed else ExitCode.FINE
 
 
 @click.command()
