@@ -90,7 +90,7 @@ def find(rows: Iterable[Row], wanted: Milestone, after_ns: int | None) -> Row | 
 
 def span(rows: Sequence[Row], phase: Phase) -> Span:
     """One repetition of a phase. A phase begins at or after the first injection, where there is one."""
-    faults = [row["t_ns"] for row in rows if row["kind"] == "fault.injected"]
+    faults = [row["t_ns"] - row["t_err_ns"] for row in rows if row["kind"] == "fault.injected"]
     start = find(rows, phase.start, min(faults) if faults else None)
     if start is None:
         return Span(None, started=False)
