@@ -16,6 +16,7 @@ from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin_e2e.docker import docker, ensure_running, has_image, remove
 from slurmtwin_e2e.images import Release, make_base
 from slurmtwin_e2e.kind import host, programs
+from slurmtwin_e2e.kind.cluster import IMPORT
 from slurmtwin_e2e.kind.pins import CONTROL_PLANE_PROGRAMS, KUBERNETES_PROGRAMS, data_folder, pins, recipe_digest
 from slurmtwin_e2e.kind.programs import Say
 
@@ -79,9 +80,7 @@ def _build(say: Say) -> None:
             )  # fmt: skip
         say("packing the cluster's images")
         _images(folder, built)
-        archive = folder / "images.tar"
-        docker("save", "-o", str(archive), *pins().archived)
-        _commit(archive)
+        _commit()
     docker("rmi", *pins().archived, NETWORK_STAGE, NODE_STAGE, check=False)
     say(f"node image made in {time.monotonic() - start:.0f} s")
 
@@ -137,7 +136,7 @@ def _images(folder: Path, built: Mapping[str, Path]) -> None:
         docker("tag", NETWORK_STAGE, tag)
 
 
-def _commit(archive: Path) -> None:
+def _commit() -> None:
     """Put the images into containerd's content store and keep that as the node image.
 
     They are not unpacked: that needs mounts, which each node does itself at its first use of an image.
@@ -150,13 +149,13 @@ def _commit(archive: Path) -> None:
     try:
         docker("exec", "-d", BUILDER, "containerd")
         _wait_for_containerd()
-        with archive.open("rb") as stream:
-            done = subprocess.run(
-                ["docker", "exec", "-i", BUILDER, "ctr", "-n", "k8s.io", "images", "import", "--all-platforms",
-                 "--no-unpack", "--digests", "-"],
-                stdin=stream, capture_output=True, text=True,
-            )  # fmt: skip
-        if done.returncode:
+        save = subprocess.Popen(["docker", "save", *pins().archived], stdout=subprocess.PIPE)
+        done = subprocess.run(
+            ["docker", "exec", "-i", BUILDER, *IMPORT], stdin=save.stdout, capture_output=True, text=True
+        )  # fmt: skip
+        assert save.stdout is not None
+        save.stdout.close()  # an import that gave up must not leave the other waiting for a reader
+        if save.wait() or done.returncode:
             raise EnvironmentMissingError(f"images do not import: {done.stderr.strip()[-800:]}")
         docker("exec", BUILDER, "sh", "-c", "pkill containerd; while pgrep -x containerd; do sleep 0.1; done")
         docker(
