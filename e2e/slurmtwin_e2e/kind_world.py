@@ -17,7 +17,7 @@ from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block, write_manifest
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin.contract.world import RunAnswer, RunOrder
-from slurmtwin_e2e.docker import image_id
+from slurmtwin_e2e.docker import docker, image_id
 from slurmtwin_e2e.facts import cluster_facts
 from slurmtwin_e2e.kind import deploy, lifecycle, slurm_images
 from slurmtwin_e2e.kind.attach import attach
@@ -68,6 +68,11 @@ def resolved_text(scenario: Scenario) -> str:
     return json.dumps(json.loads(scenario.model_dump_json(by_alias=True)), sort_keys=True, separators=(",", ":")) + "\n"
 
 
+def _image_of(node: str) -> str:
+    """The image that the node was made of, whatever its tag names now."""
+    return docker("inspect", "-f", "{{.Image}}", node).stdout.strip()
+
+
 def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetition: int) -> Manifest:
     """Provenance of one run on Kubernetes: images, versions, clocks, load, lateness of faults."""
     version = scenario.slurm.version
@@ -82,7 +87,7 @@ def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetitio
         replication=repetition,
         software={
             **software_block(), "slurm": version, "packages": slurm_images.packages(version),
-            "kubernetes": pins().kubernetes, "node_image": image_id(pins().node_image), "images": images,
+            "kubernetes": pins().kubernetes, "node_image": _image_of(cluster.control_plane), "images": images,
         },
         parameters={"slurm_version": version, "factor": 1.0, "epoch_ns": ran.zero_ns, "cluster": facts},
         environment=environment_block() | {"kube_nodes": len(cluster.nodes)},
