@@ -57,6 +57,14 @@ def _configuration() -> dict[str, Any]:
 
 
 def _write_runtime(say: Say) -> None:
+    """Install the wrapper and name it in Docker's configuration. Raises EnvironmentMissingError without the right."""
+    try:
+        _write_files(say)
+    except PermissionError as error:
+        raise EnvironmentMissingError(f"only root may give Docker another default runtime: {error}") from error
+
+
+def _write_files(say: Say) -> None:
     wrapper = programs.build(say, ("runc",))["runc"]
     part = WRAPPER.with_name(f".{WRAPPER.name}.part")
     shutil.copy(wrapper, part)
