@@ -73,7 +73,7 @@ class BackfillCycle:
         self._array_tests = 0
         self._array_start_s = 0
         self._preempting: set[int] = set()
-        self._blocked_until_s = 0
+        self._blocked_until_s: dict[str, int] = {}
         self._prune = prune and self._may_prune()
         self._reservations = 0
         self.tested = 0
@@ -281,7 +281,8 @@ class BackfillCycle:
         if job.deadline_s and not deadline_ok(ctld, job):
             return "skip"
         trial = trial_of(ctld, job, part, self.now_s(), no_reserve, first_s)
-        trial.later_s = max(self.now_s(), self._blocked_until_s if self._scheduler.assoc_limit_stop else 0)
+        blocked = self._blocked_until_s
+        trial.later_s = max(self.now_s(), blocked.get(job.qos, 0), blocked.get(part.conf.qos, 0))
         trial.now_s = self.now_s()
         least = counts[0]
         uniform = self._uniform(record) if self._plain else None
@@ -540,8 +541,10 @@ class BackfillCycle:
             self._expect(job, trial.first_s)
             return "skip", 0
         if kind == "limit":
-            self._blocked_until_s = trial.later_s or trial.now_s + 500
-            return "", self._blocked_until_s
+            until_s = trial.later_s or trial.now_s + 500
+            if result.reason.startswith("QOSGrp"):
+                self._blocked_until_s[trial.part.conf.qos or job.qos] = until_s
+            return "", until_s
         return "", trial.now_s
 
     def reserve_running(self, job: Job) -> None:

@@ -195,6 +195,8 @@ class Submission:
         lifecycle.remember(job)
         if job.held:
             set_reason(ctld, job, Reason.HELD_USER)
+        elif not job.dependency:
+            self._note_limit(job)
         ctld.last_job_update_s = ctld.now_s()
         for record in self._records(job):
             ctld.schedulers.enqueue(record)
@@ -204,6 +206,16 @@ class Submission:
             return
         ctld.schedulers.queue_pass()
         ctld.store.changed()
+
+    def _note_limit(self, job: Job) -> None:
+        """The test of the submit RPC asks the limits first: a job over one carries that reason from the start.
+
+        So the first pass leaves it out by its reason (schedule(), JSR_QOS_ASSOC), and assoc_limit_stop, which acts
+        on a fresh refusal, closes nothing.
+        """
+        reason = self._ctld.limits.runnable(job)
+        if reason is not None:
+            set_reason(self._ctld, job, reason)
 
     def _records(self, job: Job) -> list[Job]:
         """What waits in the queue: under aftercorr each task of an array has a record of its own from the start."""
