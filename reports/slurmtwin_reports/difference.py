@@ -10,41 +10,47 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slurmtwin_reports.history import History, JobKey, Row, label, nodes_of
-from slurmtwin_reports.job_table import CLASS_NAMES, JobTable, job_table
+from slurmtwin_reports.job_table import CLASS_NAMES, JobRecord, JobTable, job_table
 
 ALL: Final = "all jobs"
 MILESTONES: Final = (
-    "node.down", "node.up", "node.resumed", "job.requeued", "slurmctld.started", "slurmctld.took_over",
-    "slurmctld.stopped", "slurmctld.crashed", "slurmctld.standby",
+    "node.down", "node.up", "node.resumed", "job.started", "job.ended", "job.requeued", "slurmctld.started",
+    "slurmctld.took_over", "slurmctld.stopped", "slurmctld.crashed", "slurmctld.standby",
 )  # fmt: skip
 """What a fault leads to and every world writes; not silence (`*`), whose end real logs tell only at times."""
 
 
 @dataclass(slots=True)
 class _Milestones:
-    """Rows that say the same in every world: changes of state, one per node, job or controller."""
+    """Rows that say the same in every world: changes of state after the first fault, one per node, job, controller."""
 
     several_controllers: bool
+    counts: bool = False
+    """True from the first fault on; before it rows only say what is so."""
     found: dict[str, list[Row]] = field(default_factory=dict)
     state: dict[str, str] = field(default_factory=dict)
 
     def take(self, row: Row) -> None:
         """Add a row, unless the world only says again what is so already."""
         if row.kind.startswith("node."):
-            kind = "node.down" if row.kind == "node.down" else "node.up"
             for node in nodes_of(row.node or ""):
-                if self.state.get(node, "node.up") != kind:
-                    self.state[node] = kind
-                    self.found.setdefault(f"{kind} {node}", []).append(row)
-        elif row.kind == "job.requeued":
-            self.found.setdefault(f"job.requeued {label(row.key)}", []).append(row)
+                self._becomes(node, "node.down" if row.kind == "node.down" else "node.up", "node.up", row)
+        elif row.kind.startswith("job."):
+            # a real end may say itself that it is a requeue, with or without a row of its own
+            requeued = row.kind == "job.requeued" or (row.kind == "job.ended" and row.details.get("requeued"))
+            if requeued or row.kind == "job.started":
+                self._becomes(label(row.key), "job.requeued" if requeued else "", "", row)
         else:
             # a single controller has a name of its own in every world
-            host = row.node or "" if self.several_controllers else ""
+            host = (row.node or "") if self.several_controllers else ""
             serving = row.kind in ("slurmctld.started", "slurmctld.took_over")
-            if serving and self.state.get(f"ctld {host}") != "serving":
-                self.found.setdefault(f"controller serves {host}".strip(), []).append(row)
-            self.state[f"ctld {host}"] = "serving" if serving else "ended"
+            self._becomes(f"controller {host}".strip(), "serves" if serving else "", "", row)
+
+    def _becomes(self, who: str, what: str, at_first: str, row: Row) -> None:
+        before = self.state.get(who, at_first)
+        self.state[who] = what
+        if self.counts and what and what != before:
+            self.found.setdefault(f"{what} {who}", []).append(row)
 
 
 @dataclass(slots=True)
@@ -65,9 +71,11 @@ class Side:
         for row in history.rows():
             if row.kind == "fault.injected":
                 faults += 1
+                milestones.counts = True
             elif row.kind == "run.ended":
                 ended = str(row.details.get("why", ""))
-            elif faults and row.kind in MILESTONES:
+                break
+            elif row.kind in MILESTONES:
                 milestones.take(row)
         return cls(history, job_table(history), ended, milestones.found, faults)
 
@@ -136,7 +144,7 @@ def difference(a: Side, b: Side) -> Difference:
             out.other_states += 1
             out.missed += len(record.attempts)
             continue
-        out.other_states += record.state != other.state
+        out.other_states += _last_state(record) != _last_state(other)
         out.missed += abs(len(record.attempts) - len(other.attempts))
         for mine, real in zip(record.attempts, other.attempts, strict=False):
             apart = mine.start_ns - real.start_ns
@@ -156,6 +164,12 @@ def difference(a: Side, b: Side) -> Difference:
     out.classes = _class_gaps(a.table, b.table)
     _compare_milestones(a, b, out)
     return out
+
+
+def _last_state(record: JobRecord) -> str:
+    """A run that slurmctld forgot for good is a lost job: only the twin can write that down (job.lost)."""
+    last = record.attempts[-1] if record.attempts else None
+    return "LOST" if last is not None and last.state == "FORGOTTEN" else record.state
 
 
 def _nodes(text: str) -> list[str]:

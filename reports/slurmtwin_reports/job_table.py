@@ -127,6 +127,8 @@ def job_table(history: History) -> JobTable:
         elif forgets(row):
             table.crash_ns = row.t_ns
             table.lost_ns = row.t_ns if loses_state(row) else table.lost_ns
+        elif row.kind == "run.ended":
+            break  # what a real daemon still did while it was shut down is not the run's
     _close_lost(table)
     _expand_arrays(table)
     history.memo["job_table"] = table
@@ -183,7 +185,8 @@ def _started(table: JobTable, row: Row) -> None:
 def _ended(table: JobTable, row: Row) -> None:
     record = _record(table, row)
     state = str(row.details.get("state", "COMPLETED"))
-    record.state = state
+    # a real end may say itself that it is a requeue, with or without a row of its own
+    record.state = "PENDING" if row.details.get("requeued") else state
     if record.attempts and record.attempts[-1].end_ns is None:
         last = record.attempts[-1]
         last.end_ns, last.end_err_ns, last.state = row.t_ns, row.t_err_ns, state

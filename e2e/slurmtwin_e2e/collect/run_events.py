@@ -301,6 +301,8 @@ class Builder:
             self.add(t, Kind.NODE_NOT_RESPONDING, "slurmctld", error, node=hosts(parts["nodes"]))
         elif what == "down":
             self.add(t, Kind.NODE_DOWN, "slurmctld", error, node=hosts(parts["nodes"]), reason="Not responding")
+        elif what == "resume_timeout":
+            self.add(t, Kind.NODE_DOWN, "slurmctld", error, node=node, reason="ResumeTimeout reached")
         elif what == "rebooted":
             self.add(t, Kind.NODE_DOWN, "slurmctld", error, node=node, reason="Node unexpectedly rebooted")
         elif what == "primary":
@@ -392,8 +394,8 @@ class Builder:
 
     def _end_row(self, record: Record, ends: dict[tuple[int, int | None], list[Fact]]) -> None:
         job = self.numbers.resolve(record.slurm_id, record.end_ns)
-        if job is None:
-            return
+        if job is None or record.state == "RESIZING":
+            return  # jobcomp also closes the part of a run before it lost a node; the run goes on
         near = [
             fact for fact in ends.get(job, ())
             if record.end_ns - SECOND // 50 <= fact.t_ns < record.end_ns + END_SEEN_NS

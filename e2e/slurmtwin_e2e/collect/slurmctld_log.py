@@ -68,6 +68,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("registered", r"node (?P<node>\S+) registered with (?P<jobs>\d+) jobs"),
     ("responding", r"Node (?P<node>\S+) now responding"),
     ("down", r"error: Nodes (?P<nodes>\S+) not responding, setting DOWN"),
+    ("resume_timeout", r"node (?P<node>\S+) not resumed by ResumeTimeout\("),
     ("not_responding", r"error: Nodes (?P<nodes>\S+) not responding"),
     ("returned", r"node_did_resp: node (?P<node>\S+) returned to service|node (?P<node2>\S+) returned to service"),
     ("rebooted", r"Node (?P<node>\S+) unexpectedly rebooted"),
