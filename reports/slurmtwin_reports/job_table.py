@@ -89,6 +89,8 @@ class JobTable:
     """The last crash of slurmctld so far, while the rows are walked."""
     lost_ns: int | None = None
     """When slurmctld's saved state was lost for the last time."""
+    numbers: dict[str, JobKey] = field(default_factory=dict)
+    """Who got a Slurm job id last."""
 
     @property
     def last_ns(self) -> int:
@@ -159,6 +161,13 @@ def _record(table: JobTable, row: Row) -> JobRecord:
 
 def _submitted(table: JobTable, row: Row) -> None:
     record = _record(table, row)
+    number = str(row.details.get("slurm_id", ""))
+    if number:
+        before = table.numbers.get(number, record.key)
+        table.numbers[number] = record.key
+        if before != record.key and table.crash_ns is not None:
+            # a crash lost the older job with its number: no world but the twin can write a row of that
+            table.records[before].state = "LOST"
     if record.submit_ns is None:
         record.submit_ns, record.submit_err_ns = row.t_ns, row.t_err_ns
         begin = table.requests.get(record.key[0], {}).get("begin_ns")

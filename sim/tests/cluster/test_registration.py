@@ -226,6 +226,26 @@ def test_a_job_that_runs_elsewhere_is_aborted_here(rig: Callable[..., Any]) -> N
     assert steps.aborted == [0b1]
 
 
+def test_a_forgotten_run_lives_beside_the_new_one_until_its_node_reports_it(rig: Callable[..., Any]) -> None:
+    """After a crash the job was started anew on n2 while its first script still runs on n1.
+
+    slurm.md 4.4 "step / RUNNING elsewhere".
+    """
+    r = rig()
+    r.until(10)
+    forgotten = r.steps(7, 0b1)
+    r.run_job(7, 0b10)
+    anew = r.cluster.slurmds.works.pop(7)
+    r.cluster.slurmds.works[7] = forgotten
+    r.cluster.slurmds.take(anew)
+    r.cluster.slurmds.stop(1)
+    r.cluster.slurmds.start(1)
+    r.until(11)
+    assert (forgotten.aborted, anew.aborted) == ([0b1], [])
+    r.cluster.slurmds.drop(forgotten)
+    assert [w for report in r.cluster.slurmds.reports(0b1) for w in report.works] == []
+
+
 @pytest.mark.parametrize(("after", "killed"), [(5, False), (30, True)])
 def test_a_finished_job_is_killed_again_after_the_message_timeout(
     rig: Callable[..., Any], after: float, killed: bool

@@ -116,7 +116,7 @@ class BatchJob:
     def launch(self) -> None:
         """REQUEST_BATCH_JOB_LAUNCH is on its way to a slurmd that answers."""
         side = self._side
-        side.slurmds.works[self.slurm_id] = self
+        side.slurmds.take(self)
         launch_ns = side.costs.launch_ns if side.noise is None else side.noise.launch_ns()
         self._began_ns = side.turn_ns(side.costs.launch_each_ns) + launch_ns + side.prolog_ns
         self._call = side.env.call_at(self._began_ns, self._begin)
@@ -166,9 +166,7 @@ class BatchJob:
         ctld.lifecycle.batch_complete(self)
 
     def _gone(self) -> None:
-        works = self._side.slurmds.works
-        if works.get(self.slurm_id) is self:
-            del works[self.slurm_id]
+        self._side.slurmds.drop(self)
 
     def _cancel(self) -> None:
         if self._call is not None:

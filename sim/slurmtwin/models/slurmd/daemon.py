@@ -48,6 +48,8 @@ class NodeDaemons:
     def __init__(self, cluster: SlurmCluster) -> None:
         self._cluster = cluster
         self.works: dict[int, Work] = {}
+        self._forgotten: list[Work] = []
+        """Runs that slurmctld forgot in a crash and has started anew: alive until their node reports them."""
         conf = cluster.conf
         self.deaf = (1 << len(conf.nodes)) - 1
         self.dead = self.deaf
@@ -134,10 +136,24 @@ class NodeDaemons:
         self._emit(Kind.SLURMD_CRASHED if crashed else Kind.SLURMD_STOPPED, nodes)
         self._fall_silent(nodes)
 
+    def take(self, work: Work) -> None:
+        """A run begins; an older one of the same job that nobody ended lives on beside it."""
+        before = self.works.get(work.slurm_id)
+        if before is not None:
+            self._forgotten.append(before)
+        self.works[work.slurm_id] = work
+
+    def drop(self, work: Work) -> None:
+        """A run is over and reported, or killed."""
+        if self.works.get(work.slurm_id) is work:
+            del self.works[work.slurm_id]
+        elif work in self._forgotten:
+            self._forgotten.remove(work)
+
     def kill_group(self, nodes: int) -> None:
         """The container dies: slurmd, every slurmstepd and every task on these nodes; nobody reports anything."""
         self.stop(nodes, crashed=True)
-        for work in [w for w in self.works.values() if w.nodes & nodes]:
+        for work in [w for w in (*self.works.values(), *self._forgotten) if w.nodes & nodes]:
             work.lost(nodes)
             for ctld in self._cluster.active:
                 ctld.lifecycle.work_lost(work.slurm_id)
@@ -223,7 +239,7 @@ class NodeDaemons:
     def reports(self, nodes: int) -> list[NodeReport]:
         """What these slurmds would say now, in node order."""
         here: dict[int, list[Work]] = {}
-        for work in self.works.values():
+        for work in (*self.works.values(), *self._forgotten):
             for index in bits(work.nodes & nodes):
                 here.setdefault(index, []).append(work)
         confs = self._cluster.node_confs

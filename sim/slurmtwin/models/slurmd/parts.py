@@ -41,7 +41,15 @@ class Slurmds(Protocol):
     frozen: int
     """Those of them that are only stopped (SIGSTOP)."""
     works: dict[int, Work]
-    """What runs on the nodes, by Slurm job id, in start order. Its owner puts it in and takes it out."""
+    """What runs on the nodes, by Slurm job id, in start order: of each job its latest run."""
+
+    def take(self, work: Work) -> None:
+        """A run of a job begins on the nodes."""
+        ...
+
+    def drop(self, work: Work) -> None:
+        """It is over there for good."""
+        ...
 
     def send(self, node: Node, arrived: Callable[[int], None]) -> None:
         """A message slurmctld has sent and does not wait for: `arrived(node.bit)` when the slurmd takes it;
