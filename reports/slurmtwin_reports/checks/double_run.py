@@ -28,6 +28,8 @@ class _Scripts:
     """How many starts slurmctld had reason for: the first, and one after each requeue or crash."""
     again: bool = False
     """Requeued, or perhaps forgotten, since the last start of the job."""
+    launches_failed: bool = True
+    """Every start so far was taken back: the job was requeued."""
     overlaps: list[str] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
 
@@ -40,13 +42,15 @@ def check(history: History) -> Verdict:
             for scripts in jobs.values():
                 scripts.again = True
         elif row.kind == "job.started":
-            _allow(jobs.setdefault(row.key, _Scripts()))
+            scripts = jobs.setdefault(row.key, _Scripts())
+            _allow(scripts)
+            scripts.launches_failed = False
         elif row.kind == "script.started":
             _start(jobs.setdefault(row.key, _Scripts()), row)
         elif row.kind == "script.ended":
             _end(jobs.setdefault(row.key, _Scripts()), row.node)
-        elif row.kind == "job.requeued" and row.key in jobs:
-            jobs[row.key].again = True
+        elif _requeues(row) and row.key in jobs:
+            jobs[row.key].again = jobs[row.key].launches_failed = True
     unseen = 0
     findings: list[str] = []
     for scripts in jobs.values():
@@ -59,7 +63,16 @@ def check(history: History) -> Verdict:
         return broken(NAME, findings)
     started = sum(s.started for s in jobs.values())
     note = f"; {unseen} ends not seen" if unseen else ""
-    return holds(NAME, f"{started} scripts{note}") if started else unknown(NAME, "no script rows")
+    if started:
+        return holds(NAME, f"{started} scripts{note}")
+    if jobs and all(s.launches_failed for s in jobs.values()):
+        return holds(NAME, f"no launch of {len(jobs)} jobs got as far as its script")
+    return unknown(NAME, "no script rows")
+
+
+def _requeues(row: Row) -> bool:
+    """A real end may say itself that it is a requeue, with or without a row of its own."""
+    return row.kind == "job.requeued" or (row.kind == "job.ended" and bool(row.details.get("requeued")))
 
 
 def _start(scripts: _Scripts, row: Row) -> None:

@@ -20,12 +20,13 @@ from slurmtwin.models.slurm_cluster import SlurmCluster
 from slurmtwin.models.slurmctld.assemble import Assembly
 from slurmtwin.models.slurmctld.background import BackgroundLoop, Duty
 from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
+from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.parts import Placement
 from slurmtwin.models.slurmctld.priority_basic import PriorityBasic
 from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 from slurmtwin.models.slurmctld.start_attempt import is_meta
-from slurmtwin.models.slurmctld.states import JobState
+from slurmtwin.models.slurmctld.states import JobState, Reason
 from slurmtwin.models.slurmctld.tables import Job
 from slurmtwin.models.slurmd.batch_job import BatchJob
 from slurmtwin.workload.slurm_conf import cluster_conf
@@ -77,6 +78,8 @@ class LedTwin:
         self._submitted: set[int] = set()
         self._ends: list[tuple[int, int]] = []
         """Of ended runs: when doubt about their epilogs is over, and nodes."""
+        self._held: set[Job] = set()
+        """Running jobs that are to be held once they are requeued."""
         self._requeued: dict[Job, tuple[int, int]] = {}
         """Of requeued jobs: between when and when their epilogs came in."""
         self._shown: set[tuple[Job, Job]] = set()
@@ -204,12 +207,31 @@ class LedTwin:
                 self._requeued[job] = (self.env.now_ns, over_ns)
             if detail.get("requeued"):
                 self.lifecycle.requeue(job, "recorded")
+                if job in self._held:
+                    self.lifecycle.hold(job, Reason.HELD_USER)
             else:
                 if isinstance(job.work, BatchJob) and state in (JobState.COMPLETED, JobState.FAILED):
                     job.work.kill(0)  # the script has ended: nothing is left for TERMINATE to kill
                 self.lifecycle.ends.finish(job, state, exit_code=_exit_code(detail.get("exit_code")))
         elif job.pending and detail.get("never_started"):
             self.lifecycle.end(job, JobState.CANCELLED)
+
+    def hold(self, number: int, task: int | None) -> None:
+        """A recorded hold; slurmctld logs that of a failed launch before the end of the run."""
+        job = self.record(number, task)
+        if job is None:
+            return
+        if job.pending:
+            self.lifecycle.hold(job, Reason.HELD_USER)
+        else:
+            self._held.add(job)
+
+    def drain(self, names: Iterable[str]) -> None:
+        """A recorded DRAIN that nobody asked for: a failed prolog or launch."""
+        nodes = self.ctld.nodes_lifecycle
+        assert isinstance(nodes, NodeLifecycle)
+        for name in names:
+            nodes.drain(self.ctld.nodes.by_name[name], "recorded")
 
 
 def _exit_code(value: object) -> int:

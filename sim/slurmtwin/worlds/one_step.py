@@ -26,6 +26,8 @@ from slurmtwin.worlds.led_twin import LedTwin
 from slurmtwin.worlds.start_times import StartTimes
 
 BY_SCHEDULER: Final = ("main", "backfill")
+LEADING: Final = (Kind.JOB_SUBMITTED, Kind.JOB_STARTED, Kind.JOB_ENDED, Kind.JOB_HELD, Kind.NODE_DRAINED)
+"""Rows that the twin is led by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,10 @@ def steps(
         if first.kind == Kind.JOB_ENDED:
             detail = _detail(first)
             twin.end(first.job_id, detail.get("array_task"), detail)
+        elif first.kind == Kind.JOB_HELD:
+            twin.hold(first.job_id, _detail(first).get("array_task"))
+        elif first.kind == Kind.NODE_DRAINED:
+            twin.drain(expand(first.node))
         elif started:
             out += _compare(twin, started)
     return out
@@ -215,7 +221,7 @@ def passes(rows: Iterable[Any], interval_ns: int) -> Iterator[list[Any]]:
         if row.kind == Kind.SCHED_MAIN_PASS and by == "main":
             yield from _ungrouped(group)
             group, by = [], ""
-        if row.job_id is None or row.kind not in (Kind.JOB_SUBMITTED, Kind.JOB_STARTED, Kind.JOB_ENDED):
+        if row.kind not in LEADING or (row.job_id is None and row.kind != Kind.NODE_DRAINED):
             continue
         if row.kind == Kind.JOB_STARTED:
             its = _detail(row).get("by", "main")

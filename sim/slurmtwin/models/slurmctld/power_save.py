@@ -95,6 +95,10 @@ class PowerSave:
         self.interval_s = timers.power_save_interval_ns // SECOND
         self.min_interval_s = timers.power_save_min_interval_ns // SECOND
         newer = ctld.conf.version != "22.05"
+        self._more_s = 1 if newer else 0
+        """Since 23.11 times are compared by > where 22.05 has >=: it works a second sooner, and again after a work
+        that changed nodes."""
+        self._period_ns = SECOND + (0 if newer else ctld.costs.loop_lag_ns)
         spread = max(self.interval_s, self.min_interval_s)
         self._resumes = RateLimit(timers.resume_rate_per_min, spread, newer)
         self._suspends = RateLimit(timers.suspend_rate_per_min, spread, newer)
@@ -126,7 +130,7 @@ class PowerSave:
 
     def node_changed(self) -> None:
         """last_node_update moved: the thread works at its next look."""
-        self._asked_s = max(self.ctld.now_s(), self._last_s + self.min_interval_s + 1)
+        self._asked_s = max(self.ctld.now_s(), self._last_s + self.min_interval_s + self._more_s)
         self._wake_at_s(self._asked_s)
 
     def stamped(self) -> None:
@@ -136,13 +140,16 @@ class PowerSave:
 
     def _next_look_ns(self, wanted_ns: int) -> tuple[int, int]:
         """The thread's first look at or after that time, and its Unix second."""
-        steps = max(1, -(-(wanted_ns - self._began_ns) // SECOND))
-        at_ns = self._began_ns + steps * SECOND
+        steps = max(1, -(-(wanted_ns - self._began_ns) // self._period_ns))
+        at_ns = self._began_ns + steps * self._period_ns
         return at_ns, (at_ns + self.ctld.epoch_ns) // SECOND
 
     def _on_grid_s(self, unix_s: int) -> int:
-        """The first second from unix_s on at which the thread works with no node changed: each interval + 1 s."""
-        step = self.interval_s + 1
+        """The first second from unix_s on at which the thread works with no node changed."""
+        step = self.interval_s + self._more_s
+        if self._period_ns != SECOND:
+            looks = -(-step * SECOND // self._period_ns)
+            step = max(1, looks * self._period_ns // SECOND)
         return self._last_s + max(1, -(-(unix_s - self._last_s) // step)) * step
 
     def _wake_at_s(self, unix_s: int) -> None:
@@ -159,7 +166,7 @@ class PowerSave:
         self._call = None
         now_s = self.ctld.now_s()
         asked = 0 <= self._asked_s <= now_s
-        if not asked and now_s <= self._last_s + self.interval_s:
+        if not asked and now_s < self._last_s + self.interval_s + self._more_s:
             self._wake_for_time()
             return
         self._asked_s = -1
