@@ -367,6 +367,16 @@ def test_a_launch_under_way_at_the_crash_may_be_repeated() -> None:
     assert verdict("no-double-run", a_history([*rows, row(22, "script.started", 1, "n2")])) is Outcome.BROKEN
 
 
+@pytest.mark.parametrize(("state", "outcome"), [("NODE_FAIL", Outcome.HOLDS), ("COMPLETED", Outcome.UNKNOWN)])
+def test_no_script_ran_where_every_launch_was_taken_back(state: str, outcome: Outcome) -> None:
+    """A failing prolog requeues the job before its script; a job that completed must have had one."""
+    rows = [
+        row(0, "job.submitted", 1), row(1, "job.started", 1, "n1", value=1, unit="cpu", by="main"),
+        row(2, "job.ended", 1, state=state, requeued=True if state == "NODE_FAIL" else None),
+    ]  # fmt: skip
+    assert verdict("no-double-run", in_world("slurm", rows)) is outcome
+
+
 def test_a_real_script_that_was_killed_writes_no_end() -> None:
     """One end for two starts: unseen in the slurm world, a finding in the twin, which writes every end."""
     assert verdict("no-double-run", in_world("slurm", KILLED)) is Outcome.HOLDS

@@ -245,6 +245,73 @@ def test_a_takeover_and_a_resume_count_once_however_they_are_written() -> None:
     assert presence.size == 0
 
 
+def presence(mine: list[Event], theirs: list[Event]) -> Verdict:
+    """The verdict on milestones that are missing or too many, of one run each."""
+    pair = (a_history(mine), a_history(theirs, world="slurm"))
+    (found,) = [v for v in judge([pair]).verdicts if v.subject == "milestones, presence"]
+    return found
+
+
+@pytest.mark.parametrize(("crash", "outcome"), [(False, Outcome.AGREE), (True, Outcome.DIFFER)])
+def test_a_controller_that_served_before_the_fault_does_not_begin_to(crash: bool, outcome: Outcome) -> None:
+    """`scontrol reconfigure` since 24.11 logs the start of a new process; after a crash a start is a milestone."""
+    head = [row(-5, "slurmctld.started"), row(10, "fault.injected", actor="fault")]
+    story = job_story(1, 0, 1, 400)
+    crashed = [row(11, "slurmctld.crashed")] if crash else []
+    theirs = in_order(head, story, crashed, [row(12, "slurmctld.started")])
+    down = [row(300, "node.down", node="n2")]
+    assert presence(in_order(head, story, down), in_order(theirs, down)).outcome is outcome
+
+
+@pytest.mark.parametrize("own_row", [True, False])
+@pytest.mark.parametrize(("requeued", "outcome"), [(True, Outcome.AGREE), (None, Outcome.DIFFER)])
+def test_a_real_end_may_say_itself_that_it_is_a_requeue(requeued: bool | None, own_row: bool, outcome: Outcome) -> None:
+    """With a row of its own or without, it is one requeue and the job is pending again; else both are missed."""
+    head = [
+        row(0, "job.submitted", 1), row(1, "job.started", 1, "n1", value=1, unit="cpu", by="main"),
+        row(2, "fault.injected", actor="fault"), row(9, "node.down", node="n1"),
+    ]  # fmt: skip
+    end = [row(500, "run.ended", why="done")]
+    mine = [*head, row(10, "job.ended", 1, state="NODE_FAIL"), row(10, "job.requeued", 1, value=130 * SECOND), *end]
+    told = [row(10, "job.requeued", 1)] if own_row and requeued else []
+    theirs = [*head, row(10, "job.ended", 1, state="NODE_FAIL", requeued=requeued), *told, *end]
+    found = outcomes(judge([(a_history(mine), a_history(theirs, world="slurm"))]).verdicts)
+    assert found["milestones, presence"] is outcome
+    assert found["final states"] is outcome
+
+
+def test_a_job_that_slurmctld_forgot_for_good_is_a_lost_one() -> None:
+    """Only the twin can write job.lost; in a real table the run ends with the state, or its number is given again."""
+    kill = [row(20, "slurmctld.crashed", node="a"), row(30, "slurmctld.started", node="a")]
+    loss = row(25, "fault.injected", actor="fault", fault={"kind": "slurmctld.lose_state"})
+    started = row(2, "job.started", 1, "n1", value=1, unit="cpu", by="main")
+    theirs = [
+        row(1, "job.submitted", 1, slurm_id="7"),
+        started,
+        kill[0],
+        loss,
+        kill[1],
+        row(90, "run.ended", why="done"),
+    ]
+    mine = [*theirs[:5], row(30, "job.lost", 1), theirs[5]]
+    assert outcomes(judge([(a_history(mine), a_history(theirs))]).verdicts)["final states"] is Outcome.AGREE
+    again = job_story(2, 40, 41, 60)
+    again[0] = row(40, "job.submitted", 2, slurm_id="7")
+    real_ = in_order([row(1, "job.submitted", 1, slurm_id="7"), *kill], again, [row(90, "run.ended", why="done")])
+    twin = in_order(real_, [row(30, "job.lost", 1)])
+    assert outcomes(judge([(a_history(twin), a_history(real_))]).verdicts)["final states"] is Outcome.AGREE
+    kept = [e._replace(detail=None) if e.kind == "job.submitted" else e for e in real_]
+    assert outcomes(judge([(a_history(twin), a_history(kept))]).verdicts)["final states"] is Outcome.DIFFER
+
+
+def test_what_a_daemon_does_after_the_end_of_the_run_is_not_the_runs() -> None:
+    """A start that is logged while the real cluster is shut down is no start."""
+    run = in_order(job_story(1, 0, 1, 50), [row(60, "run.ended", why="done"), row(0, "job.submitted", 2)])
+    shut_down = row(61, "job.started", 2, "n1", value=1, unit="cpu", by="main")
+    found = judge([(a_history(run), a_history([*run, shut_down], world="slurm"))])
+    assert set(outcomes(found.verdicts).values()) == {Outcome.AGREE}
+
+
 @pytest.mark.parametrize(
     ("same", "total", "outcome"), [(99, 100, Outcome.AGREE), (98, 100, Outcome.DIFFER), (0, 0, Outcome.UNKNOWN)]
 )
