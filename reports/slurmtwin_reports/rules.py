@@ -2,30 +2,35 @@
 
     python -m slurmtwin_reports.rules           write docs/rules.md
     python -m slurmtwin_reports.rules --check   exit 1 when docs/rules.md is stale or something names no rule
+    ... --verdicts FILE                         take the verdicts of `slurmtwin check --json`
 
 Rules are data (scenarios/rules.yaml). A test names one in its docstring, as `slurm.md 2.2 "Map"`; a scenario in
-expect.rules, as `2.2 Map`. A rule is proven when a recorded real run of such a scenario lies in
-scenarios/recordings and scenarios/known-differences.yaml does not list that scenario for that version: `check`
-holds every other recording against the twin.
+expect.rules, as `2.2 Map`. A rule is proven when such a scenario was recorded on real Slurm and every verdict of
+`check` on that scenario and version is agree or holds. Without --verdicts they are taken from
+scenarios/known-differences.yaml: whatever is not listed there agrees, or `check` fails. CI gives --verdicts.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.errors import ExitCode, InputError, Where
 from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
-from slurmtwin_reports.known_differences import KnownDifference, load_known_differences
+from slurmtwin_reports.known_differences import load_known_differences
+from slurmtwin_reports.verdict import Outcome
 
 SCHEMA: Final = "slurmtwin/rules/1"
 RULES_FILE: Final = Path("scenarios/rules.yaml")
 TABLE_FILE: Final = Path("docs/rules.md")
+RECORDINGS: Final = Path("scenarios/recordings")
 TEST_FOLDERS: Final = ("sim/tests", "reports/tests", "e2e/tests")
 _NOT_SCENARIOS: Final = ("recordings", "schema")
 _IN_TEST: Final = re.compile(r'slurm\.md\s+(\d+(?:\.\d+)?)\s+"((?:[^"]|"\*")+)"')
@@ -93,7 +98,50 @@ def _rule(entry: Any, where: Where) -> Rule:
     return rule
 
 
-def build_table(root: Path) -> RuleTable:
+Judged = tuple[str, str]
+"""A scenario's name and a version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """What `check` says about recordings: which do not agree in everything, and which it has judged (None: all)."""
+
+    differing: frozenset[Judged]
+    judged: frozenset[Judged] | None = None
+
+    def agrees(self, scenario: str, version: str) -> bool:
+        """Every verdict about the scenario's recordings on that version is a good one, and there is one."""
+        key = (scenario, version)
+        return key not in self.differing and (self.judged is None or key in self.judged)
+
+
+def judgements_of_check(path: Path) -> Judgements:
+    """From the document that `slurmtwin check --json` prints. Raises InputError when it is none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        rows = [(_plain_name(v["scenario"]), v["version"], v["verdict"]) for v in document["verdicts"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"not the output of slurmtwin check --json: {error}", Where(str(path))) from error
+    good = (Outcome.AGREE, Outcome.HOLDS)
+    return Judgements(
+        frozenset((name, version) for name, version, outcome in rows if outcome not in good),
+        frozenset((name, version) for name, version, _ in rows),
+    )
+
+
+def judgements_of_known(root: Path, versions: Sequence[str]) -> Judgements:
+    """From the known differences: an entry without a version is about all of them."""
+    known = load_known_differences(root / "scenarios/known-differences.yaml")
+    return Judgements(
+        frozenset((_plain_name(k.scenario), v) for k in known for v in ([k.version] if k.version else versions))
+    )
+
+
+def _plain_name(label: str) -> str:
+    return label.removesuffix(" (k=1)")
+
+
+def build_table(root: Path, judgements: Judgements | None = None) -> RuleTable:
     """Scan tests, scenarios and recordings under the project's root."""
     rules = load_rules(root / RULES_FILE)
     index = {(r.section, r.row): r for r in rules}
@@ -104,7 +152,8 @@ def build_table(root: Path) -> RuleTable:
             problems.append(f'{test}: no rule {section} "{row}"')
         elif test not in rule.tests:
             rule.tests.append(test)
-    known = load_known_differences(root / "scenarios/known-differences.yaml")
+    if judgements is None:
+        judgements = judgements_of_known(root, sorted({p.name for p in (root / RECORDINGS).glob("*/*")}))
     for path, name, texts in _scenarios(root):
         for text in texts:
             found = _IN_SCENARIO.match(text)
@@ -112,7 +161,7 @@ def build_table(root: Path) -> RuleTable:
             if rule is None:
                 problems.append(f"{path}: no rule {text}")
             else:
-                _add_evidence(rule, name, _versions(root, name), known)
+                _add_evidence(rule, name, _versions(root, name), judgements)
     return RuleTable(tuple(rules), tuple(problems))
 
 
@@ -122,13 +171,13 @@ def _find(index: dict[tuple[str, str], Rule], section: str, row: str) -> Rule | 
     return index.get((section, row)) or (index.get((section, row.split()[0])) if section == "12" else None)
 
 
-def _add_evidence(rule: Rule, scenario: str, versions: Sequence[str], known: Iterable[KnownDifference]) -> None:
-    bad = {v for v in versions for k in known if k.scenario in (scenario, f"{scenario} (k=1)") and k.version in ("", v)}
-    good = [v for v in versions if v not in bad]
+def _add_evidence(rule: Rule, scenario: str, versions: Sequence[str], judgements: Judgements) -> None:
+    good = [v for v in versions if judgements.agrees(scenario, v)]
+    bad = [v for v in versions if v not in good]
     if good:
         rule.recordings.append(f"{scenario} ({', '.join(good)})")
     if bad:
-        rule.differing.append(f"{scenario} ({', '.join(sorted(bad))})")
+        rule.differing.append(f"{scenario} ({', '.join(bad)})")
     if not versions:
         rule.waiting.append(scenario)
 
@@ -176,7 +225,7 @@ def _parse(text: str, path: Path) -> Any:
 
 def _versions(root: Path, scenario: str) -> list[str]:
     """Slurm versions that the scenario was recorded on."""
-    found = (root / "scenarios/recordings" / scenario).glob("*/k*/*/manifest.json")
+    found = (root / RECORDINGS / scenario).glob("*/k*/*/manifest.json")
     return sorted({path.parents[2].name for path in found})
 
 
@@ -197,7 +246,8 @@ def render(table: RuleTable) -> str:
         "",
         "Generated by `python -m slurmtwin_reports.rules`; do not edit. Rules: `scenarios/rules.yaml`.",
         "",
-        "Proven: a recorded run of unmodified Slurm shows it, and the twin agrees with that recording.",
+        "Proven: recorded runs of unmodified Slurm show it, and every verdict of `slurmtwin check` on them is a good one.",
+        "Differs: recorded, but some verdict is not (`scenarios/known-differences.yaml` has the cause).",
         "Tested: a hand-worked test claims it. Unproven: no real run shows it yet.",
         "",
         summary,
@@ -239,13 +289,12 @@ def _percent(part: int, whole: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the table, or check it; the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    check = "--check" in words
-    if any(w != "--check" for w in words):
-        sys.stderr.write("usage: python -m slurmtwin_reports.rules [--check]\n")
-        return ExitCode.USAGE
+    parser = argparse.ArgumentParser(prog="python -m slurmtwin_reports.rules")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--verdicts", type=Path, metavar="FILE")
+    options = parser.parse_args(arguments)
     try:
-        table = build_table(Path())
+        table = build_table(Path(), judgements_of_check(options.verdicts) if options.verdicts else None)
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.USAGE
@@ -253,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{problem}\n")
     text = render(table)
     stale = not TABLE_FILE.exists() or TABLE_FILE.read_text(encoding="utf-8") != text
-    if check:
+    if options.check:
         if stale:
             sys.stderr.write(f"{TABLE_FILE} is stale: run python -m slurmtwin_reports.rules\n")
         return ExitCode.FINDING if stale or table.problems else ExitCode.FINE

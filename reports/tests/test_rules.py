@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from slurmtwin.contract.errors import InputError
-from slurmtwin_reports.rules import Rule, build_table, load_rules, main, render
+from slurmtwin_reports.rules import Rule, build_table, judgements_of_check, load_rules, main, render
 
 ROOT = Path(__file__).parents[2]
 RULES = """schema: slurmtwin/rules/1
@@ -83,6 +84,37 @@ differences:
     assert "differs: probe (22.05)" in render(build_table(root))
     record(root, "26.05")
     assert rule(root, "Locks").recordings == ["probe (26.05)"]
+
+
+@pytest.mark.parametrize(
+    ("label", "verdict", "proven"),
+    [
+        ("probe", "agree", True), ("probe", "differ", False), ("probe", "broken", False), ("probe", "unknown", False),
+        ("probe (k=1)", "differ", False), ("other", "agree", False),
+    ],
+)  # fmt: skip
+def test_the_verdicts_of_check_decide(tmp_path: Path, label: str, verdict: str, proven: bool) -> None:
+    """One verdict that is not a good one, listed or not, or a recording that nobody judged: no proof."""
+    root = project(tmp_path, scenario="1.1 Locks")
+    record(root, "22.05")
+    good = {"scenario": label, "version": "22.05", "verdict": "holds"}
+    path = tmp_path / "check.json"
+    path.write_text(json.dumps({"verdicts": [good, {**good, "verdict": verdict}, good]}), encoding="utf-8")
+    table = build_table(root, judgements_of_check(path))
+    assert next(r for r in table.rules if r.row == "Locks").proven is proven
+
+
+def test_ci_checks_the_table_against_the_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that counts a recording which differs is stale; a file that is no check is a usage error."""
+    root = project(tmp_path, scenario="1.1 Locks")
+    record(root, "22.05")
+    monkeypatch.chdir(root)
+    assert main([]) == 0
+    path = tmp_path / "check.json"
+    path.write_text('{"verdicts": [{"scenario": "probe", "version": "22.05", "verdict": "differ"}]}', encoding="utf-8")
+    assert main(["--check", "--verdicts", str(path)]) == 1
+    path.write_text("{}", encoding="utf-8")
+    assert main(["--check", "--verdicts", str(path)]) == 2
 
 
 @pytest.mark.parametrize(

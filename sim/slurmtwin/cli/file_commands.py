@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from slurmtwin.cli.output import command, emit_json, emit_rows, say
+from slurmtwin.cli.output import command, emit_json, emit_rows, say, say_warnings
 from slurmtwin.contract.errors import ExitCode, InputError
 from slurmtwin.contract.events import json_schema
 from slurmtwin.contract.manifest import write_atomic
@@ -46,7 +47,7 @@ def validate(paths: tuple[str, ...], as_json: bool) -> ExitCode:
     from slurmtwin.workload.resolve import resolve_jobs
     from slurmtwin.workload.slurm_conf import cluster_conf
 
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for path in scenario_files(paths, "scenarios"):
         try:
             scenario = load_scenario(path)
@@ -60,6 +61,8 @@ def validate(paths: tuple[str, ...], as_json: bool) -> ExitCode:
         emit_json("validate", {"files": rows})
     else:
         emit_rows(("file", "", "says"), [(r["path"], "ok" if r["ok"] else "BAD", r.get("error", "")) for r in rows])
+        for row in rows:
+            say_warnings(row.get("warnings", ()), str(row["path"]))
     return ExitCode.USAGE if bad else ExitCode.FINE
 
 

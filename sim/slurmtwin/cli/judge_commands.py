@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmtwin.cli.file_commands import scenario_files
-from slurmtwin.cli.output import command, emit_json, say
-from slurmtwin.contract.errors import ExitCode, InputError, ModelError
+    paths: tuple[str, ...], html: str | None, junitxml: str | None, verdicts: str | None, known: str,
+    recordings: str, seed: int, workers: int, out: str | None, every: bool, live: bool, plans: bool,
+    core: str, as_json: bool,
 from slurmtwin.contract.manifest import write_atomic
 from slurmtwin.contract.scenario import load_scenario
 
@@ -83,6 +84,7 @@ def _recorded_now(paths: tuple[str, ...], root: Path) -> Path:
 @click.argument("paths", nargs=-1)
 @click.option("--report", "html", metavar="FILE", help="Write the report as one HTML file.")
 @click.option("--junitxml", metavar="FILE", help="Write the verdicts as JUnit XML.")
+@click.option("--verdicts", metavar="FILE", help="Write the document of --json to a file, too.")
 @click.option("--known", default=KNOWN_DIFFERENCES, show_default=True, help="Accepted differences.")
 @click.option("--recordings", default="scenarios/recordings", show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
@@ -95,8 +97,8 @@ def _recorded_now(paths: tuple[str, ...], root: Path) -> Path:
               "reading recordings. Needs Docker and PATHs.")  # fmt: skip
 @command("check")
 def check(
-    paths: tuple[str, ...], html: str | None, junitxml: str | None, known: str, recordings: str, seed: int,
-    workers: int, out: str | None, every: bool, live: bool, plans: bool,
+    paths: tuple[str, ...], html: str | None, junitxml: str | None, verdicts: str | None, known: str,
+    recordings: str, seed: int, workers: int, out: str | None, every: bool, live: bool, plans: bool,
     core: str, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Judge scenarios (files or folders; default: all shipped) in the twin, beside their recordings."""
@@ -131,11 +133,14 @@ def check(
         wall_s = time.monotonic() - began
         _write_outputs(report, html, junitxml, wall_s)
         figures = [s.conformance for s in report.sections if s.conformance is not None]
+        document = {
+            "verdicts": verdict_dicts(report.verdicts), "conformance": conformance_rows(figures),
+            "code": int(code), "wall_s": round(wall_s, 3), "seed": seed, "report": html,
+        }  # fmt: skip
+        if verdicts:
+            write_atomic(Path(verdicts), json_text("check", document))
         if as_json:
-            emit_json("check", {
-                "verdicts": verdict_dicts(report.verdicts), "conformance": conformance_rows(figures),
-                "code": int(code), "wall_s": round(wall_s, 3), "seed": seed, "report": html,
-            })  # fmt: skip
+            emit_json("check", document)
         else:
             _print(verdict_table(report.verdicts) if every else scenario_table(report.verdicts))
             if figures:

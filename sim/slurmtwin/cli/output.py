@@ -20,9 +20,20 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def say_warnings(warnings: Iterable[object], of: str = "") -> None:
+    """What is accepted but not modelled, or taken otherwise than it stands there: one line each, on stderr."""
+    for warning in warnings:
+        say(f"warning: {of}: {warning}" if of else f"warning: {warning}")
+
+
+def json_text(command: str, document: Mapping[str, Any]) -> str:
+    """A command's document: sorted keys, its schema named."""
+    return json.dumps({"schema": f"{JSON_SCHEMA_PREFIX}{command}/1", **document}, sort_keys=True, indent=1) + "\n"
+
+
 def emit_json(command: str, document: Mapping[str, Any]) -> None:
-    """One document on stdout, sorted keys, its schema named."""
-    click.echo(json.dumps({"schema": f"{JSON_SCHEMA_PREFIX}{command}/1", **document}, sort_keys=True, indent=1))
+    """One document on stdout."""
+    click.echo(json_text(command, document), nl=False)
 
 
 def emit_rows(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

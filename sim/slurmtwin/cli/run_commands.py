@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from slurmtwin.cli.output import command, emit_json, emit_rows, say
+from slurmtwin.cli.output import command, emit_json, emit_rows, say, say_warnings
 from slurmtwin.contract.errors import ExitCode, InputError
 from slurmtwin.contract.scenario import load_scenario
 
@@ -94,6 +94,7 @@ def replay(
     force: bool, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Replay a trace (SWF, sacct -P, event trace, JSON lines) on a cluster."""
+    from slurmtwin.workload.slurm_conf import cluster_conf
     from slurmtwin.workload.swf import SwfOptions
     from slurmtwin.worlds import replay as replays
 
@@ -101,6 +102,7 @@ def replay(
     if conf is not None and not conf.is_file():
         raise InputError(f"{conf}: no such file", hint="--slurm-conf names a slurm.conf")
     scenario = replays.replay_scenario(nodes, conf, slurm_version, waive)
+    warnings = [str(w) for w in cluster_conf(scenario, Path())[1]]
     swf = SwfOptions(memory=swf_memory)  # type: ignore[arg-type]
     trace = replays.trace_of(Path(workload), form or "", lenient, swf)
     folder = _free_folder(out, force)
@@ -112,10 +114,12 @@ def replay(
         "wall_s": resources["wall_s"], "jobs_per_s": rate, "max_rss_mb": resources["max_rss_mb"],
         "mean_wait_s": done.mean_wait_s, "event_hash": done.run.event_hash, "events": done.run.event_count,
         "stop_reason": done.run.stop_reason, "seed": seed, "starts": starts, "out": out,
+        "warnings": warnings,
     }  # fmt: skip
     if as_json:
         emit_json("replay", document)
     else:
+        say_warnings(warnings)
         shown = ("jobs", "dropped", "wall_s", "jobs_per_s", "max_rss_mb", "mean_wait_s", "event_hash", "stop_reason")
         emit_rows(("", ""), [(name, document[name]) for name in shown])
         for title in ("dropped", "altered"):
