@@ -21,7 +21,7 @@ from slurmtwin.contract.clock import MINUTE, SECOND
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.workload.sbatch_options import begin_after, mib, option_fields, split_options, whole
-from slurmtwin.workload.trace_file import MAX_SECONDS, JobNumbers, JobStream, ReadAccount, in_submit_order, text_lines
+from slurmtwin.workload.trace_file import MAX_SECONDS, JobStream, ReadAccount, TraceReader, in_submit_order, text_lines
 
 COLUMNS: Final = (
     "dt", "job_id", "wall_time", "user", "wall_limit", "n_tasks", "ntasks_per_node", "account", "partition", "qos",
@@ -59,13 +59,9 @@ def read_events(path: Path, lenient: bool = False) -> JobStream:
     return JobStream(account, lambda: _Reader(path, lenient, account).jobs())
 
 
-class _Reader:
-    def __init__(self, path: Path, lenient: bool, account: ReadAccount) -> None:
-        self.path = path
-        self.lenient = lenient
-        self.account = account
-        self.numbers = JobNumbers()
-        self.columns: list[str] | None = None
+class _Reader(TraceReader):
+    columns: list[str] | None = None
+    """Of a table; None: one event a line."""
 
     def jobs(self) -> Iterator[JobRequest]:
         yield from in_submit_order(self._read(), self.account, self.lenient)
@@ -87,9 +83,7 @@ class _Reader:
                 if job is not None:
                     job = self._numbered(job, where)
             except InputError as error:
-                if not self.lenient:
-                    raise error.at(where) from error
-                self.account.drop(f"broken line: {error.message.split(':')[0]}", where)
+                self.broken(error, where)
                 continue
             if job is not None:
                 self._wall_time(job, where)

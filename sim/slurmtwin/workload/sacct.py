@@ -19,7 +19,7 @@ from slurmtwin.contract.clock import MINUTE, SECOND, UNLIMITED
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.workload.sbatch_options import mib, option_fields, slurm_time, split_options, whole
-from slurmtwin.workload.trace_file import MAX_SECONDS, JobNumbers, JobStream, ReadAccount, in_submit_order, text_lines
+from slurmtwin.workload.trace_file import MAX_SECONDS, JobStream, ReadAccount, TraceReader, in_submit_order, text_lines
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,6})?[KMGTP]?)([cn]?)\Z", re.IGNORECASE)
@@ -71,14 +71,9 @@ def read_sacct(path: Path, lenient: bool = False) -> JobStream:
     return JobStream(account, lambda: _Reader(path, lenient, account).jobs())
 
 
-class _Reader:
-    def __init__(self, path: Path, lenient: bool, account: ReadAccount) -> None:
-        self.path = path
-        self.lenient = lenient
-        self.account = account
-        self.columns: list[str] = []
-        self.numbers = JobNumbers()
-        self.base = 0
+class _Reader(TraceReader):
+    base = 0
+    """Seconds since 1970 of the earliest Submit."""
 
     def jobs(self) -> Iterator[JobRequest]:
         self._first_submit()
@@ -154,14 +149,9 @@ class _Reader:
                     yield from self._make(*held)
                 held = (number, row, where)
             except InputError as error:
-                self._broken(error, where)
+                self.broken(error, where)
         if held is not None:
             yield from self._make(*held)
-
-    def _broken(self, error: InputError, where: Where) -> None:
-        if not self.lenient:
-            raise error if error.where else error.at(where)
-        self.account.drop(f"broken row: {error.message.split(':')[0]}", where)
 
     def _make(self, number: int, row: Row, where: Where) -> Iterator[tuple[JobRequest, int]]:
         try:
@@ -169,7 +159,7 @@ class _Reader:
                 raise InputError(f"job {number} stands twice, with other jobs between", where, "sort by JobIDRaw")
             job = self._job(number, row, where)
         except InputError as error:
-            self._broken(error, where)
+            self.broken(error, where)
             return
         if job is not None:
             yield job, where.line

@@ -176,6 +176,22 @@ class JobNumbers:
         return max(self._ends, default=0)
 
 
+class TraceReader:
+    """One pass over one trace file: what every reader keeps, and what becomes of a broken line."""
+
+    def __init__(self, path: Path, lenient: bool, account: ReadAccount) -> None:
+        self.path = path
+        self.lenient = lenient
+        self.account = account
+        self.numbers = JobNumbers()
+
+    def broken(self, error: InputError, where: Where) -> None:
+        """Raises the error with its place; a lenient reader drops the line and counts it."""
+        if not self.lenient:
+            raise error if error.where else error.at(where)
+        self.account.drop(f"broken line: {error.message.split(':')[0]}", where)
+
+
 def in_submit_order(
     jobs: Iterable[tuple[JobRequest, int]], account: ReadAccount, lenient: bool, window: int = ORDER_WINDOW
 ) -> Iterator[JobRequest]:
