@@ -32,7 +32,8 @@ def site(tmp_path: Path) -> Path:
     """A folder with a slurm.conf, a scenario that reads it and a trace."""
     (tmp_path / "slurm.conf").write_text(CONF, encoding="utf-8")
     (tmp_path / "small.yaml").write_text(SCENARIO, encoding="utf-8")
-    (tmp_path / "t.events").write_text("-dt 0 -e submit_batch_job | -sim-walltime 5 -n 1 -J jobid_1\n", encoding="utf-8")
+    event = "-dt 0 -e submit_batch_job | -sim-walltime 5 -n 1 -J jobid_1\n"
+    (tmp_path / "t.events").write_text(event, encoding="utf-8")
     return tmp_path
 
 
