@@ -67,7 +67,8 @@ def observations(draw: st.DrawFn, switches: st.SearchStrategy[Switches] = DEFAUL
     pods = tuple(
         Pod(f"w-{slot}", f"u{slot}", str(slot), draw(st.sampled_from(REVISIONS)),
             draw(st.sampled_from(("Pending", "Running", "Failed"))), draw(st.booleans()), draw(times), draw(times),
-            draw(st.booleans()), draw(st.sampled_from(("", "k0", "k1", "k2"))), draw(st.booleans()), draw(st.booleans()))
+            draw(st.booleans()), draw(st.sampled_from(("", "k0", "k1", "k2"))), draw(st.booleans()),
+            draw(st.booleans()))
         for slot in slots
     )  # fmt: skip
     nodes = tuple(

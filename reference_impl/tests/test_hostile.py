@@ -25,6 +25,11 @@ from slurmtwin_operator.core.observed import (
 from slurmtwin_operator.core.slurm_conf import render
 from slurmtwin_operator.core.spec import CONF_OPTIONS, ClusterSpec, NodeSetSpec
 
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
 LINES = (
     "x\nProlog=/bin/sh",
     "x\r\nInclude /etc/shadow",
@@ -145,8 +150,7 @@ def test_whatever_is_accepted_gives_one_line_per_option(conf: dict[str, str]) ->
     assert all(line.partition("=")[0] in {*conf, "SlurmctldParameters"} for line in new)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-                    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=8), x, max_size=3), max_leaves=8))  # fmt: skip
+@given(ANY_JSON)
 @settings(max_examples=200, deadline=None)
 def test_nonsense_is_an_input_error(document: Any) -> None:
     """Any JSON that is no observation is an InputError, never a traceback."""
