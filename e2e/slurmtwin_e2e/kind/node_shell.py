@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,7 @@ class NodeShell:
 
     def _open(self) -> Any:
         if self._child is None or self._child.poll() is not None:
+            self.close()
             self._child = subprocess.Popen(
                 ["docker", "exec", "-i", self.node, "bash", "--noprofile", "--norc"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
@@ -52,7 +54,7 @@ class NodeShell:
             timer = threading.Timer(limit_s, child.kill)
             timer.start()
             try:
-                child.stdin.write(f"{{ {command}\n}} < /dev/null\necho; echo {mark} $?\n")
+                child.stdin.write(f"{{ {command}\n}} < /dev/null\nsaid=$?; echo; echo {mark} $said\n")
                 child.stdin.flush()
                 lines: list[str] = []
                 for line in child.stdout:
@@ -61,8 +63,10 @@ class NodeShell:
                         break
                     lines.append(line)
                 else:
+                    self.close()
                     raise NodeShellError(f"{self.node}: no answer to {command[:120]}")
             except OSError as error:
+                self.close()
                 raise NodeShellError(f"{self.node}: {error}") from error
             finally:
                 timer.cancel()
@@ -76,4 +80,7 @@ class NodeShell:
         if self._child is not None:
             self._child.kill()
             self._child.wait()
+            for pipe in (self._child.stdin, self._child.stdout):
+                with suppress(OSError):
+                    pipe.close()
             self._child = None
