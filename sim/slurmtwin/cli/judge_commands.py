@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmtwin.cli.file_commands import scenario_files
-    paths: tuple[str, ...], html: str | None, junitxml: str | None, verdicts: str | None, known: str,
-    recordings: str, seed: int, workers: int, out: str | None, every: bool, live: bool, plans: bool,
-    core: str, as_json: bool,
+from slurmtwin.cli.output import command, emit_json, say
+from slurmtwin.contract.errors import ExitCode, InputError, ModelError
 from slurmtwin.contract.manifest import write_atomic
 from slurmtwin.contract.scenario import load_scenario
 
