@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmtwin.cli.file_commands import scenario_files
-from slurmtwin.cli.output import command, emit_json, say
+from slurmtwin.cli.output import command, emit_json, json_text, say
 from slurmtwin.contract.errors import ExitCode, InputError, ModelError
 from slurmtwin.contract.manifest import write_atomic
 from slurmtwin.contract.scenario import load_scenario
