@@ -25,7 +25,7 @@ from slurmtwin.campaign.recordings import (
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.one_step import replay_starts
 from slurmtwin.worlds.outside import literal_scenario
-from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin.worlds.twin import TwinOptions, not_modelled, run_scenario
 
 if TYPE_CHECKING:
     from slurmtwin_reports.html import Section
@@ -62,6 +62,15 @@ class Case:
     def label(self) -> str:
         """The name verdicts carry."""
         return self.group.label if self.group else self.scenario.name
+
+
+def comparable(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """(scenarios that the twin models, those it does not: pods, faults of a Kubernetes cluster)."""
+    modelled: list[Path] = []
+    others: list[Path] = []
+    for path in paths:
+        (others if not_modelled(load_scenario(path)) else modelled).append(path)
+    return modelled, others
 
 
 def find_cases(paths: Sequence[Path], recordings: Path = RECORDINGS) -> list[Case]:

@@ -105,7 +105,7 @@ def check(
         from slurmtwin.cli.plan_replay import replay_plans
 
         return replay_plans(paths or (recordings,), core, as_json)
-    from slurmtwin.campaign.judging import find_cases, judge_cases
+    from slurmtwin.campaign.judging import comparable, find_cases, judge_cases
     from slurmtwin_reports.judge import make_report
     from slurmtwin_reports.known_differences import load_known_differences
     from slurmtwin_reports.tables import (
@@ -121,7 +121,11 @@ def check(
     accepted = load_known_differences(Path(known))
     with tempfile.TemporaryDirectory(prefix="slurmtwin-check-") as scratch:
         root = _recorded_now(paths, Path(out or scratch) / "real") if live else Path(recordings)
-        cases = find_cases(scenario_files(paths, "scenarios"), root)
+        files, kind_only = scenario_files(paths, "scenarios"), []
+        if not paths:
+            files, kind_only = comparable(files)
+            say(f"{len(kind_only)} scenarios of a Kubernetes cluster are for --world kind: nothing to compare here")
+        cases = find_cases(files, root)
         advance, close = _progress("running the twin")
         try:
             sections = judge_cases(cases, Path(out or scratch), seed, workers, advance)
@@ -135,6 +139,7 @@ def check(
         document = {
             "verdicts": verdict_dicts(report.verdicts), "conformance": conformance_rows(figures),
             "code": int(code), "wall_s": round(wall_s, 3), "seed": seed, "report": html,
+            "not_compared": [str(path) for path in kind_only],
         }  # fmt: skip
         if verdicts:
             write_atomic(Path(verdicts), json_text("check", document))

@@ -248,12 +248,18 @@ def run_scenario(
     return run
 
 
-def _refuse_pods(scenario: Scenario) -> None:
-    """Slurm in pods and faults of a Kubernetes cluster are not modelled here: leaving them out would change results."""
+def not_modelled(scenario: Scenario) -> str:
+    """What the scenario asks for that the twin does not model: pods, a fault of a Kubernetes cluster. "": nothing."""
     asked = ["pods"] if scenario.pods is not None else []
     asked += [fault.kind for fault in scenario.faults if isinstance(fault, ClusterFault)]
+    return asked[0] if asked else ""
+
+
+def _refuse_pods(scenario: Scenario) -> None:
+    """Leaving out what is not modelled would change results."""
+    asked = not_modelled(scenario)
     if asked:
-        raise UnsupportedError(f"{asked[0]}: the twin does not model it", hint="--world kind runs it for real")
+        raise UnsupportedError(f"{asked}: the twin does not model it", hint="--world kind runs it for real")
 
 
 def _recorded(requests: Iterable[JobRequest], folder: Path) -> Iterator[JobRequest]:
