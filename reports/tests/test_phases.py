@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.manifest import Manifest, write_manifest
 from slurmtwin.contract.phases import Phase
 from slurmtwin_reports import phases
 
@@ -91,3 +94,32 @@ def test_two_rows_of_one_instant_count_whatever_their_order() -> None:
                  (12.001, "node.down", {"t_err_ns": 750_000}))  # fmt: skip
     one = phase({"kind": "job.requeued"}, start={"kind": "node.down"}, low="0s", high="1s")
     assert phases.verdict(one, [phases.span(table, one)]) == phases.AGREE
+
+
+def test_a_difference_needs_a_reason_and_a_reason_a_difference(tmp_path: Path) -> None:
+    """Exit 1 for a phase that differs unexplained, and for an explanation of nothing."""
+    scenarios, recordings, reasons = tmp_path / "scenarios", tmp_path / "recordings", tmp_path / "reasons.yaml"
+    scenarios.mkdir()
+    (scenarios / "case.yaml").write_text(
+        "schema: slurmtwin/scenario/1\nname: case\nslurm: {nodes: [{NodeName: w-0}]}\nexpect:\n  phases:\n"
+        "  - {name: p, start: {kind: fault.injected}, end: {kind: node.down}, low: 1s, high: 2s, "
+        "rests_on: r, source: s}\n"
+    )
+    run = recordings / "case" / "26.05" / "pods" / "1"
+    run.mkdir(parents=True)
+    write_manifest(run, Manifest(world="kind", scenario="case", scenario_sha256="", seed=0))
+    table = rows((10, "fault.injected", {}), (19, "node.down", {}))
+    with gzip.open(run / "events.jsonl.gz", "wt") as stream:
+        stream.write("".join(json.dumps(row) + "\n" for row in table))
+    out = tmp_path / "phases.md"
+    arguments = ["--scenarios", scenarios, "--recordings", recordings, "--out", out, "--reasons", reasons]
+
+    def run_main() -> int:
+        return phases.main([str(argument) for argument in arguments])
+
+    assert run_main() == 1
+    reasons.write_text("case/p: the host slept\n")
+    assert run_main() == 0
+    assert "| differ | r | the host slept |" in out.read_text()
+    reasons.write_text("case/p: the host slept\ncase/q: of nothing\n")
+    assert run_main() == 1

@@ -67,14 +67,16 @@ def refuse_impossible(scenario: Scenario, cluster_workers: int) -> None:
 
 
 def prepare_images(cluster: Cluster, scenario: Scenario, say: Say) -> tuple[str, str]:
-    """The images of the scenario's version, built where missing and in every node."""
+    """The images of the scenario's version, built where missing, in the nodes that need them."""
     version = scenario.slurm.version
-    names = [slurm_images.make(version, say)]
+    pod = database = slurm_images.make(version, say)
+    copied = slurm_images.load(cluster, [pod])
     if needs_database(scenario):
-        names.append(slurm_images.make(version, say, "slurmdbd"))
-    for name in slurm_images.load(cluster, names):
-        say(f"copied {name} to the nodes of {cluster.name}")
-    return names[0], names[-1]
+        database = slurm_images.make(version, say, "slurmdbd")
+        copied += slurm_images.load(cluster, [database], [cluster.control_plane])
+    for name in copied:
+        say(f"copied {name} to {cluster.name}")
+    return pod, database
 
 
 def label_nodes(cluster: Cluster) -> None:

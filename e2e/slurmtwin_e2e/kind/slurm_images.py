@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,14 +48,14 @@ def packages(version: str, target: str = "slurm") -> dict[str, str]:
     return {package.split(":")[0]: found for package, found in pairs}
 
 
-def load(cluster: Cluster, names: list[str]) -> list[str]:
-    """Copy images into those nodes that lack them or hold an older build; returns what was copied."""
+def load(cluster: Cluster, names: list[str], nodes: Sequence[str] = ()) -> list[str]:
+    """Copy images into those nodes (default: all) that lack them or hold an older build; returns what was copied."""
     copied = []
     for name in names:
         wanted = image_id(name)
         mark = f"{wanted}\n"
         stale = [
-            node for node in cluster.nodes
+            node for node in nodes or cluster.nodes
             if docker("exec", node, "cat", _mark_path(name), check=False).stdout != mark
         ]  # fmt: skip
         if not stale:
