@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from slurmtwin.contract.events import Kind
 from slurmtwin_operator.core.observed import TERMINATING
 from slurmtwin_operator.designs import find_design
@@ -9,7 +11,7 @@ from slurmtwin_operator.testing.kube import FakeKube
 from slurmtwin_operator.testing.scenarios import Step, Story, cordon, job, play, rest, scale
 from slurmtwin_operator.testing.slurm import SECOND
 
-SLINKY = find_design("slinky")
+SLINKY = find_design("slinky", Path(__file__).parent.parent.parent / "scenarios/designs")
 TWO: Step = (0, scale(2))
 
 

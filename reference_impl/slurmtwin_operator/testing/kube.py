@@ -235,7 +235,9 @@ class FakeKube:
 
     def fail_pod(self, name: str) -> None:
         """The pod ends (evicted, node shutdown): phase Failed."""
-        pod = self.pods[name]
+        pod = self.pods.get(name)
+        if pod is None:
+            raise RefusedError(f'pods "{name}" not found')
         pod.phase, pod.ready = "Failed", False
         self.note(Kind.POD_ENDED, "kubelet", node=pod.machine or None, pod_uid=pod.uid, pod=f"ns/{pod.name}")
         self.slurm.lose(name)
