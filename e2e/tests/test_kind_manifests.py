@@ -33,7 +33,7 @@ def all_objects(case: Scenario) -> list[dict[str, Any]]:
     """Everything that is applied."""
     return [
         *objects.base(PLACE, case), *objects.controller(PLACE, case), *objects.worker_set(PLACE, case),
-        *objects.observer(PLACE), *objects.database(PLACE, case),
+        *objects.observer(PLACE, case.slurm.version), *objects.database(PLACE, case),
     ]  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def deploy(cluster: Cluster, scenario: Scenario, namespace: str, images: tuple[s
     label_nodes(cluster)
     files = keys.new_keys()
     apply(cluster, objects.base(place, scenario))
-    apply(cluster, [keys.secret(namespace, files), *objects.observer(place)])
+    apply(cluster, [keys.secret(namespace, files), *objects.observer(place, scenario.slurm.version)])
     if needs_database(scenario):
         apply(cluster, objects.database(place, scenario))
     began = time.time_ns()

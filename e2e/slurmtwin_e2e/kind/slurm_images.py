@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,8 @@ from slurmtwin_e2e.kind.cluster import Cluster
 
 RECIPE: Final = Path(__file__).parents[2] / "slurm_images"
 TARGETS: Final = ("slurm", "slurmdbd")
+RECIPE_LABEL: Final = "org.slurmtwin.recipe"
+RECIPE_FORM: Final = '{{index .Config.Labels "org.slurmtwin.recipe"}}'
 
 
 def image_name(version: str, target: str = "slurm") -> str:
@@ -20,14 +23,22 @@ def image_name(version: str, target: str = "slurm") -> str:
     return f"slurmtwin/{'pod' if target == 'slurm' else target}:{version}"
 
 
+def recipe_digest() -> str:
+    """What the images are made of, beside the packages of the day: Dockerfile and files."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in RECIPE.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+        digest.update(f"{path.relative_to(RECIPE)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:32]
+
+
 def make(version: str, say: Say, target: str = "slurm") -> str:
-    """Build an image unless it is here (layers are cached); returns its name.
+    """Build an image unless it is here and made of this recipe (layers are cached); returns its name.
 
     Raises EnvironmentMissingError when the recipe's folder or the package mirror is missing.
     """
     ensure_running()
     name = image_name(version, target)
-    if has_image(name):
+    if has_image(name) and docker("inspect", "-f", RECIPE_FORM, name).stdout.strip() == recipe_digest():
         return name
     if not (RECIPE / "Dockerfile").exists():
         raise EnvironmentMissingError(f"{RECIPE} is missing: Slurm images are built from a checkout")
@@ -35,7 +46,8 @@ def make(version: str, say: Say, target: str = "slurm") -> str:
     say(f"building {name} (base image: {origin})")
     docker(
         "build", "--network", "host", "--build-arg", f"BASE={RELEASES[version].base}", "--target", target,
-        "--label", f"org.slurmtwin.base={origin}", "-t", name, str(RECIPE), limit_s=1800,
+        "--label", f"org.slurmtwin.base={origin}", "--label", f"{RECIPE_LABEL}={recipe_digest()}",
+        "-t", name, str(RECIPE), limit_s=1800,
     )  # fmt: skip
     return name
 

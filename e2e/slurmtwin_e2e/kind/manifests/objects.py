@@ -18,6 +18,7 @@ from slurmtwin_e2e.kind.manifests.slurm_files import (
     DBD_PORT,
     EVIDENCE,
     LOG_DIR,
+    REST_PLUGIN,
     REST_PORT,
     SERVES_PROBES,
     SLURMD_PORT,
@@ -233,9 +234,10 @@ def worker_set(place: Place, scenario: Scenario) -> list[Object]:
     return [_service(place, "slurmd", SLURMD_PORT, selector, headless=True), app | {"spec": body}]
 
 
-def observer(place: Place) -> list[Object]:
+def observer(place: Place, version: str) -> list[Object]:
     """slurmrestd and the observer, on the control plane: no fault of a worker reaches them."""
-    server = _container(place, "slurmrestd", ["-a", "rest_auth/jwt", f"0.0.0.0:{REST_PORT}"], REST_PORT)
+    options = ["-a", "rest_auth/jwt", "-s", REST_PLUGIN[version], f"0.0.0.0:{REST_PORT}"]
+    server = _container(place, "slurmrestd", options, REST_PORT)
     spec: Object = {
         "nodeSelector": {"node-role.kubernetes.io/control-plane": ""}, "enableServiceLinks": False,
         "tolerations": [{"operator": "Exists"}], "volumes": _volumes(place), "terminationGracePeriodSeconds": 1,

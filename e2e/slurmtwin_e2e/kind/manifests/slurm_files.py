@@ -53,6 +53,8 @@ AUTH: Final = {
 MERGED: Final = {"SlurmctldParameters": "enable_configless", "DebugFlags": "HetJob"}
 """Options of which the harness needs one word beside the scenario's."""
 REST_API: Final = {"22.05": "v0.0.38", "24.11": "v0.0.42", "26.05": "v0.0.44"}
+REST_PLUGIN: Final = {"22.05": "openapi/v0.0.38", "24.11": "openapi/slurmctld", "26.05": "openapi/slurmctld"}
+"""What slurmrestd is told to load: it stops at a plugin that wants slurmdbd where there is none."""
 SERVES_PROBES: Final = ("26.05",)
 """Versions whose slurmctld and slurmd serve /livez and /readyz on their main port."""
 
@@ -107,6 +109,8 @@ def slurm_conf(scenario: Scenario) -> str:
         forced["ClusterName"] = "twin"
     if not _value(section.conf, "MaxNodeCount"):
         forced["MaxNodeCount"] = "64"
+    if section.version == "22.05" and not _value(section.conf, "SelectType"):
+        forced["SelectType"] = "select/cons_tres"  # dynamic nodes need it, later versions have it by default
     if section.accounting or _value(section.conf, "AccountingStorageType").endswith("slurmdbd"):
         forced |= {"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageHost": "slurmdbd"}
     taken = {key.lower() for key in forced} | {"slurmctldhost"}
