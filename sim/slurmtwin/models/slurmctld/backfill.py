@@ -160,6 +160,7 @@ class BackfillAgent:
             self._planned = 0
             return
         if self._quiet is not None and now_s < self._quiet_until_s and self._state() == self._quiet:
+            yield from self._took(0)
             return
         cycle: BackfillCycle | PlainPlanner
         if self.prune and self._planner.fits():
@@ -186,3 +187,12 @@ class BackfillAgent:
         )  # fmt: skip
         if cycle.started:
             ctld.store.changed()
+        yield from self._took(cycle.started)
+
+    def _took(self, started: int) -> Generator[int, None, None]:
+        """How long the host worked on the cycle."""
+        costs = self._ctld.costs
+        waiting = min(len(self._queue) + started, self._options.max_job_test)
+        took_ns = costs.backfill_waiting_ns * waiting + costs.backfill_start_ns * started
+        if took_ns:
+            yield took_ns

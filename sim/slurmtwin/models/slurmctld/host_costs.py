@@ -40,6 +40,11 @@ class HostCosts:
     backfill_cycle_ns: int = 0
     backfill_test_ns: int = 0
     """One job tested in backfill."""
+    backfill_waiting_ns: int = 0
+    """What each waiting job (bf_max_job_test at most) adds to a cycle. This and the next are charged behind the cycle,
+    which moves all later ones: bf_interval is a sleep."""
+    backfill_start_ns: int = 0
+    """What each job that it starts adds."""
     loop_lag_ns: int = 0
     """What a round of 22.05's background loop takes beyond its second of sleep; since 24.11: how late after a whole
     second the loop looks."""
