@@ -86,6 +86,8 @@ class TwinWorld:
         self._scenario = scenario
         self._times = options.times
         costs, self.costs_origin = load_host_costs(conf.version)
+        if scenario.host.factor == 1 and not self._times.submit_ns:
+            costs = costs.on_many_machines()  # nothing says that it stands beside a run on one machine
         self.costs = (options.costs or costs).scaled(scenario.host.factor)
         start_ns = min(0, self._times.slurmctld_ns - self.costs.slurmctld_start_ns, self._times.slurmd_ns)
         self.env = Environment(start_ns=start_ns, tie_seed=options.tie_seed)

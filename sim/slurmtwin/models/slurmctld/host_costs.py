@@ -19,7 +19,7 @@ class HostCosts:
     launch_ns: int = 0
     """slurmctld starts the job -> the batch script runs."""
     launch_each_ns: int = 0
-    """Jobs that start together are launched one after the other, so far apart (one machine runs all slurmds)."""
+    """Where one machine runs all slurmds: how much longer each of several launches takes for each of the others."""
     exit_notice_ns: int = 0
     """The script ends -> slurmctld has its completion message."""
     epilog_ns: int = 0
@@ -61,6 +61,10 @@ class HostCosts:
         """The same host as seen from a clock that runs `factor` times as fast."""
         names = [f.name for f in fields(self) if f.name.endswith("_ns")]
         return replace(self, **{name: round(getattr(self, name) * factor) for name in names})
+
+    def on_many_machines(self) -> HostCosts:
+        """The same where each node is a machine of its own: they do not wait for each other."""
+        return replace(self, launch_each_ns=0, epilog_each_ns=0)
 
 
 @dataclass(frozen=True, slots=True)

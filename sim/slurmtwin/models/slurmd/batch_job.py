@@ -39,11 +39,25 @@ def _ignore(_number: int) -> None:
     return None
 
 
+class Burst:
+    """Launches that one machine works on at the same time: it shares itself among them, so all take as long."""
+
+    __slots__ = ("begun_ns", "closes_ns", "longer_ns")
+
+    def __init__(self, begun_ns: int, closes_ns: int) -> None:
+        self.begun_ns = begun_ns
+        self.closes_ns = closes_ns
+        """When the first of its scripts would run if it were alone: later launches are of another burst."""
+        self.longer_ns = 0
+        """How much longer each launch takes than one alone."""
+
+
 class NodeSide:
     """What every job on the nodes needs: the environment's clock, the event sink, and the way to slurmctld."""
 
     __slots__ = (
-        "cluster", "costs", "env", "host_free_ns", "job_over", "noise", "prolog_ns", "sink", "slurmds", "stepd_tries",
+        "burst", "cluster", "costs", "env", "host_free_ns", "job_over", "noise", "prolog_ns", "sink", "slurmds",
+        "stepd_tries",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +76,8 @@ class NodeSide:
         self.costs = costs
         self.host_free_ns = env.now_ns
         """When the host has done with the launches and epilogs it is at."""
+        self.burst = Burst(env.now_ns, env.now_ns)
+        """The last launches."""
         self.noise: HostNoise | None = None
         """Draws of launch and notice times; None: their medians."""
         self.job_over: Callable[[int], None] = _ignore
@@ -75,13 +91,22 @@ class NodeSide:
         self.host_free_ns = turn_ns + busy_ns
         return turn_ns
 
+    def launched(self, alone_ns: int) -> Burst:
+        """One more launch, which would take alone_ns by itself; the burst it belongs to."""
+        now_ns = self.env.now_ns
+        if now_ns >= self.burst.closes_ns:
+            self.burst = Burst(now_ns, now_ns + alone_ns)
+        burst = self.burst
+        burst.longer_ns = self.turn_ns(self.costs.launch_each_ns) - burst.begun_ns
+        return burst
+
 
 class BatchJob:
     """One run of one job (models/slurmd/parts.py Work). A requeued job gets a new one."""
 
     __slots__ = (
-        "_began_ns", "_call", "_host", "_left_ns", "_side", "array_task", "exit_code", "live", "nodes", "request",
-        "signal", "slurm_id", "start_s", "started", "stopped", "unheard",
+        "_began_ns", "_burst", "_call", "_host", "_left_ns", "_side", "array_task", "exit_code", "live", "nodes",
+        "request", "signal", "slurm_id", "start_s", "started", "stopped", "unheard",
     )  # fmt: skip
 
     def __init__(self, side: NodeSide, job: Job, batch_host: str, batch_bit: int, stepds: int) -> None:
@@ -104,6 +129,8 @@ class BatchJob:
         self._left_ns = job.request.run_ns
         self._began_ns = 0
         self._call: Call | None = None
+        self._burst: Burst | None = None
+        """Of a launch under way: how long it takes is known when no other one can join."""
 
     @property
     def expected_end_ns(self) -> int | None:
@@ -118,7 +145,10 @@ class BatchJob:
         side = self._side
         side.slurmds.take(self)
         launch_ns = side.costs.launch_ns if side.noise is None else side.noise.launch_ns()
-        self._began_ns = side.turn_ns(side.costs.launch_each_ns) + launch_ns + side.prolog_ns
+        alone_ns = launch_ns + side.prolog_ns
+        if side.costs.launch_each_ns:
+            self._burst = side.launched(alone_ns)
+        self._began_ns = side.env.now_ns + alone_ns
         self._call = side.env.call_at(self._began_ns, self._begin)
 
     def _emit(self, kind: Kind, detail: str | None) -> None:
@@ -129,6 +159,13 @@ class BatchJob:
         side.sink.emit(side.env.now_ns, kind, "slurmd", self.request.job_id, self._host, None, None, detail)
 
     def _begin(self, _argument: object) -> None:
+        burst = self._burst
+        if burst is not None:
+            self._burst = None
+            if burst.longer_ns:
+                self._began_ns += burst.longer_ns
+                self._call = self._side.env.call_in(burst.longer_ns, self._begin)
+                return
         self.started = True
         self._began_ns = self._side.env.now_ns
         self._emit(Kind.SCRIPT_STARTED, None)
