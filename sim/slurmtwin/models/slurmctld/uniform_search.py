@@ -6,7 +6,7 @@ _future_run_test(); slurm.md 2.2 "Expected start", "Precision loss"), in a few i
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -61,7 +61,8 @@ class UniformSearch:
                 return now_s, choose(free, count)
         if now_only:
             return None
-        gone = bisect_right(ends, start_s)
+        # a job that ends in the very second tried is gone only since 26.05 (_build_cr_job_list())
+        gone = (bisect_left if self._all_relevant else bisect_right)(ends, start_s)
         if gone or start_s > now_s:
             free = freed[gone] & usable
             if free.bit_count() >= count:

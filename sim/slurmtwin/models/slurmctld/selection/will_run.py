@@ -6,7 +6,7 @@ Follows _will_run_test() and _future_run_test() of cons_tres job_test.c (slurm.m
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -64,7 +64,9 @@ class WillRun:
         if chain is None:
             chain = self._chain_without(usage, candidates, nodes, now_s)
         ahead = 0 if early else start_s
-        gone = bisect_right(chain.ends_s, ahead) if ahead else 0
+        # a job that ends in the very second tried is gone only since 26.05 (_build_cr_job_list())
+        over = bisect_right if self._version >= (26, 5) else bisect_left
+        gone = over(chain.ends_s, ahead) if ahead else 0
         if (candidates or ahead) and (gone or candidates or not present or chain.differs):
             if (nodes & ~chain.full(gone)).bit_count() >= least:
                 found = self._try(chain.after(gone), query, nodes)
