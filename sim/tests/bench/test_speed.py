@@ -16,7 +16,7 @@ from slurmtwin.worlds.replay import replay_scenario
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
-COUNTS = {"w2000": (24126, 31442), "o1000": (13523, 16561)}
+COUNTS = {"w2000": (24216, 31668), "o1000": (13574, 16618)}
 """(rows of the event table, events of the engine): both move only when the model does."""
 
 

@@ -69,6 +69,13 @@ def test_a_later_slot_takes_ended_jobs_as_gone():
     assert bench.will(start_s=bench.now_s + 150, until_s=bench.now_s + 300, nodes_min=2) == "busy"
 
 
+@pytest.mark.parametrize(("version", "start_s"), [("24.11", 130), ("26.05", 0)])
+def test_a_job_that_ends_in_the_second_tried_is_gone_only_in_the_newest_version(version, start_s):
+    """cons_tres job_test.c _build_cr_job_list(): `<` in 24.11, `<=` in 26.05. Before, its whole group counts."""
+    bench = _busy(TEN, version, [100, 130, *[1000] * 8])
+    assert bench.will(start_s=bench.now_s + 100, nodes_min=1) == (start_s, "n0")
+
+
 def test_now_only_sees_no_future():
     """slurm.md 2.1 "bf_job_part_count_reserve, bf_min_age_reserve, bf_min_prio_reserve": tested for now alone."""
     bench = _busy(TEN, "26.05", [100] * 10)

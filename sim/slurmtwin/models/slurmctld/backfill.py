@@ -49,6 +49,7 @@ class BackfillAgent:
         self._quiet_until_s = 0
         self._planner = PlainPlanner(ctld, queue)
         self._left_to_test = 0 if _COMPILED in sys.modules else _WORTH_COMPILING
+        self._took_ns = 0
         self._planned = 0
         """Nodes of the present reservations (planned_bitmap)."""
         self.prune = True
@@ -109,6 +110,7 @@ class BackfillAgent:
         )
 
     def _begin(self) -> None:
+        self._took_ns = 0
         self._running = self._cycle()
         self._resume(None)
 
@@ -120,7 +122,7 @@ class BackfillAgent:
             return
         self._running = None
         self._look = None
-        self._sleep_from(self._ctld.env.now_ns)
+        self._sleep_from(self._ctld.env.now_ns + self._took_ns)
         if self._more_work():
             self.wake()
 
@@ -160,7 +162,7 @@ class BackfillAgent:
             self._planned = 0
             return
         if self._quiet is not None and now_s < self._quiet_until_s and self._state() == self._quiet:
-            yield from self._took(0)
+            self._took_ns = self._host_ns(0)
             return
         cycle: BackfillCycle | PlainPlanner
         if self.prune and self._planner.fits():
@@ -187,12 +189,10 @@ class BackfillAgent:
         )  # fmt: skip
         if cycle.started:
             ctld.store.changed()
-        yield from self._took(cycle.started)
+        self._took_ns = self._host_ns(cycle.started)
 
-    def _took(self, started: int) -> Generator[int, None, None]:
-        """How long the host worked on the cycle."""
+    def _host_ns(self, started: int) -> int:
+        """How long the host works on a cycle beyond what was charged in it; the agent's sleep begins after that."""
         costs = self._ctld.costs
         waiting = min(len(self._queue) + started, self._options.max_job_test)
-        took_ns = costs.backfill_waiting_ns * waiting + costs.backfill_start_ns * started
-        if took_ns:
-            yield took_ns
+        return costs.backfill_waiting_ns * waiting + costs.backfill_start_ns * started
