@@ -206,7 +206,8 @@ def _will_run(
     """Expected start, its nodes in work.chosen; -1: none."""
     ends, held, freed = running.ends, running.held, running.freed
     now_s, total_jobs = settings[NOW], ends.size
-    first = _after(ends, total_jobs, start_s)
+    # a job that ends in the very second tried is gone only since 26.05 (_build_cr_job_list())
+    first = _after(ends, total_jobs, start_s if settings[LATEST] else start_s - 1)
     total = _after(ends, total_jobs, until_s) if until_s else total_jobs
     if start_s <= now_s and _count_both(freed[0], usable) >= count:
         _choose(freed[0], usable, count, lowest, work)
