@@ -7,6 +7,7 @@ closed the real loop only walks on; here the pass ends, with the same reasons an
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
@@ -282,24 +283,17 @@ class MainPass:
         if left <= 0 or not entries or entries[-1] is last.entry:
             return
         ctld.last_job_update_s = self._now_s
-        if not queue.fresh:
+        key = last.entry[:-1]
+        behind = [(number, record) for number, record in queue.fresh.items() if record.entry[:-1] > key]
+        if not behind:
             return
-        bound = None
-        if not self._full:
-            place = _rank(entries, last) + left
-            bound = entries[place] if place < len(entries) else None
-        for number, record in list(queue.fresh.items()):
-            entry = record.entry
-            if entry[:-1] > last.entry[:-1] and (bound is None or entry[:-1] <= bound[:-1]):
+        place = bisect_left(entries, key) + left if not self._full else len(entries)
+        bound = entries[place][:-1] if place < len(entries) else None
+        for number, record in behind:
+            if bound is None or record.entry[:-1] <= bound:
                 del queue.fresh[number]
                 if record.job.reason in REPLACEABLE:
                     set_reason(ctld, record.job, Reason.PRIORITY)
-
-
-def _rank(entries: list[tuple[object, ...]], record: QueueRecord) -> int:
-    from bisect import bisect_left
-
-    return bisect_left(entries, record.entry[:-1])
 
 
 def recently_completing(ctld: Slurmctld) -> list[Job]:

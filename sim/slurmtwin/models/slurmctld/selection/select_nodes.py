@@ -25,7 +25,7 @@ from slurmtwin.models.slurmctld.selection.select_cons_tres import ConsTres, part
 from slurmtwin.models.slurmctld.selection.select_linear import Linear, LinearQuery
 from slurmtwin.models.slurmctld.selection.tree_choice import SwitchTree
 from slurmtwin.models.slurmctld.selection.uniform import Choice, Remembered, best_fit, first_node
-from slurmtwin.models.slurmctld.selection.usage import Groups, Holding, Share, Usage
+from slurmtwin.models.slurmctld.selection.usage import Groups, Holding, Share, State, Usage
 from slurmtwin.models.slurmctld.selection.weights import WeightGroups
 from slurmtwin.models.slurmctld.selection.will_run import WillRun
 from slurmtwin.models.slurmctld.states import JobState, Reason
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from slurmtwin.contract.cluster import PartitionConf
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
-_ONE_CPU = Share(1, 1, 0, ())
 _BUSY = Refusal("busy", Reason.RESOURCES)
 _NEVER = Refusal("never", Reason.BAD_CONSTRAINTS)
 
@@ -321,20 +320,36 @@ class Selection:
     def _place_plainly(self, job: Job, part: Partition, avail: int, now_s: int) -> Placement | None:
         """The same answer in a few integer operations where each node is free or full; None: not so simple, or busy."""
         uniform = self.uniform(job, part)
-        if uniform is None or job.reservation or self._ctld.conf.select.memory or part.conf.over_subscribe != "NO":
+        if uniform is None or job.reservation or part.conf.over_subscribe != "NO":
             return None
         demand = self._requests.of(job).demand
-        if demand.whole_node or demand.share != SHARE_DEFAULT:
+        if demand.whole_node or demand.share != SHARE_DEFAULT or demand.threads_per_core:
             return None
         count, choose = uniform
-        table = self._ctld.nodes
-        free = part.nodes & avail & self.free_nodes() & ~table.completing
-        free &= self._ctld.reservations.usable_nodes(job, free, now_s, now_s + self._length_s(job, part))
+        ctld = self._ctld
+        free = part.nodes & avail & self.free_nodes() & ~ctld.nodes.completing
+        free &= ctld.reservations.usable_nodes(job, free, now_s, now_s + self._length_s(job, part))
         if free.bit_count() < count:
             return None
-        nodes = choose(free, count)
         ones = (1,) * count
-        return Placement(Allocation(nodes, ones, count, ones, groups=((nodes, _ONE_CPU),)))
+        if not ctld.conf.select.memory:
+            nodes = choose(free, count)
+            return Placement(Allocation(nodes, ones, count, ones, groups=((nodes, Share(1, 1, 0, ())),)))
+        mem_mib = self._memory_of_each(free, demand.mem_mib)
+        if mem_mib is None:
+            return None
+        nodes = choose(free, count)
+        share = Share(1, 1, mem_mib, ())
+        return Placement(Allocation(nodes, ones, count, ones, (mem_mib,) * count, groups=((nodes, share),)))
+
+    def _memory_of_each(self, nodes: int, wanted_mib: int) -> int | None:
+        """Memory the job gets of each of these nodes, all of it when it wants 0; None: they are not equal and empty."""
+        for place, shape in enumerate(self._view.shapes):
+            if nodes & self._view.shape_nodes[place]:
+                mem_mib = wanted_mib or shape.mem_mib
+                empty = self._usage.classes.get(State(place), 0)
+                return mem_mib if mem_mib <= shape.mem_mib and not nodes & ~empty else None
+        return None
 
     def _owner(self, job: Job, demand: Demand) -> str | None:
         owned = demand.exclusive_user or (job.part is not None and job.part.conf.exclusive_user)
