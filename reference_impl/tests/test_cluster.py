@@ -80,7 +80,7 @@ def test_controller_in_its_three_forms(controller: str, kind: str, access: str, 
 def test_keys_are_made_before_anything_needs_them() -> None:
     """The Secret comes first and its values are not in the plan."""
     actions = plan(observed(), Memory(), 0).actions
-    assert actions[0] == EnsureSecret("c-keys", (("jwt.key", 32), ("slurm.key", 1024)))
+    assert actions[0] == EnsureSecret("c-keys", (("jwt_hs256.key", 32), ("slurm.key", 1024)))
 
 
 def test_workers_never_get_the_token_key() -> None:
@@ -94,20 +94,19 @@ def test_workers_never_get_the_token_key() -> None:
 
 @pytest.mark.parametrize("part", [("StatefulSet", "c-ctld"), ("Deployment", "c-rest"), ("StatefulSet", "c-dbd")])
 def test_pods_of_the_control_plane_hold_no_privileges(part: tuple[str, str]) -> None:
-    """Not root, read-only root, no capabilities, no service account token."""
-    spec = observed(accounting={"storage_host": "db", "password_secret": "db-password"})
+    """Read-only root, five capabilities, no way to more, no service account token."""
+    spec = observed(accounting={"image": "dbd", "config_secret": "dbd"})
     pod = manifests(plan(spec, Memory(), 0).actions)[part]["spec"]["template"]["spec"]
     context = pod["containers"][0]["securityContext"]
-    assert pod["securityContext"]["runAsNonRoot"]
     assert pod["automountServiceAccountToken"] is False
     assert context["readOnlyRootFilesystem"]
-    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert context["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]}
     assert context["allowPrivilegeEscalation"] is False
 
 
 def test_accounting_comes_and_goes() -> None:
     """slurmdbd is applied where asked for, named in slurm.conf, and deleted when it is not asked for any more."""
-    asked = observed(accounting={"storage_host": "db.example", "password_secret": "pw"})
+    asked = observed(accounting={"image": "dbd", "config_secret": "dbd"})
     actions = plan(asked, Memory(), 0).actions
     found = manifests(actions)
     assert ("StatefulSet", "c-dbd") in found
@@ -244,3 +243,13 @@ def test_conditions_keep_their_time() -> None:
     second = plan(state, Memory(), 9)
     since = {c.type: c.since_ns for c in second.conditions}
     assert since == {"Available": 5, "Progressing": 9}
+
+
+def test_old_releases_share_a_munge_key_and_are_probed_by_port() -> None:
+    """22.05 has no auth/slurm and serves no probes; 24.11 has the first and not the second."""
+    found = plan(observed(version="22.05"), Memory(), 0).actions
+    assert found[0] == EnsureSecret("c-keys", (("jwt_hs256.key", 32), ("munge.key", 1024)))
+    assert "AuthType=auth/munge" in render(observed(version="22.05"))
+    for version, by in (("22.05", "tcpSocket"), ("24.11", "tcpSocket"), ("26.05", "httpGet")):
+        pod = manifests(plan(observed(version=version), Memory(), 0).actions)[("StatefulSet", "c-ctld")]
+        assert by in pod["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from slurmtwin.contract.errors import InputError
 from slurmtwin_operator.codec import read_observed, to_json
 from slurmtwin_operator.core import plan
-from slurmtwin_operator.core.actions import Apply, CreatePod, Memory, Why
+from slurmtwin_operator.core.actions import Apply, CreatePod, EnsureSecret, Memory, Why
 from slurmtwin_operator.core.observed import (
     ClusterObserved,
     Identity,
@@ -161,10 +161,11 @@ def test_nonsense_is_an_input_error(document: Any) -> None:
 
 def test_no_secret_in_plans_or_recordings() -> None:
     """The plan asks for keys by name and length; no value, token or password is in any part of it."""
-    spec = ClusterSpec(image="i", accounting={"storage_host": "db", "password_secret": "pw"})
+    spec = ClusterSpec(image="i", accounting={"image": "dbd", "config_secret": "dbd"})
     decided = plan(ClusterObserved(Identity("ns", "c", "u"), spec, slurm=Slurm("fresh")), Memory(), 0)
     text = json.dumps(to_json(decided))
     conf = [a.manifest for a in decided.actions if isinstance(a, Apply) and a.kind == "ConfigMap"]
     assert "StoragePass" not in "".join(conf)
-    assert "${STORAGE_PASSWORD}" in text
-    assert '"data": {"jwt' not in text
+    secrets = [a for a in decided.actions if isinstance(a, EnsureSecret)]
+    assert [length for a in secrets for _, length in a.keys] == [32, 1024]
+    assert '"stringData"' not in text

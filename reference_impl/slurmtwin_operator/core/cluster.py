@@ -18,7 +18,7 @@ from slurmtwin_operator.core.actions import (
     Why,
 )  # fmt: skip
 from slurmtwin_operator.core.conditions import settle
-from slurmtwin_operator.core.manifests import refused, short_hash, sync_objects
+from slurmtwin_operator.core.manifests import JWT_KEY, refused, shared_key, short_hash, sync_objects
 from slurmtwin_operator.core.observed import ClusterObserved, Condition
 from slurmtwin_operator.core.slurm_conf import kept_partitions, render
 
@@ -26,7 +26,6 @@ SOON_NS: Final = 5_000_000_000
 LATE_NS: Final = 300_000_000_000
 ACTIVE_LABEL: Final = "slurmtwin.dev/active"
 """Label of the slurmctld pod that the service selects, with primary and backup."""
-KEYS: Final = (("jwt.key", 32), ("slurm.key", 1024))
 
 
 def plan_cluster(o: ClusterObserved, memory: Memory, now: int) -> Plan:
@@ -47,7 +46,7 @@ def plan_cluster(o: ClusterObserved, memory: Memory, now: int) -> Plan:
         conf = render(o)
         conf_hash = short_hash(conf)
         if not any(a.kind == "Secret" and a.name == f"{o.me.name}-keys" for a in o.applied):
-            actions.append(EnsureSecret(f"{o.me.name}-keys", KEYS))
+            actions.append(EnsureSecret(f"{o.me.name}-keys", ((JWT_KEY, 32), (shared_key(o.spec.version), 1024))))
         sync_objects(actions, reasons, control_plane.objects(o, conf, conf_hash), o.applied)
         _reconfigure(o, conf_hash, actions, reasons)
         _move_label(o, actions, reasons)

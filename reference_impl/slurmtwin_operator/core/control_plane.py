@@ -9,23 +9,28 @@ from slurmtwin_operator.core.manifests import (
     CTLD_PORT,
     DBD_PORT,
     GROUP,
+    POD_NAME,
     REST_PORT,
+    SECRETS_MOUNT,
     apply,
     delete,
-    key_volumes,
     probe,
+    shared_key_volume,
 )  # fmt: skip
 from slurmtwin_operator.core.observed import ClusterObserved
 
-SLURM_UID: Final = 401
-"""User and group `slurm` of the images, as in Slinky's (reference: the operator on a real cluster)."""
 STATE_DIR: Final = "/var/spool/slurmctld"
 CGROUP_CONF: Final = "CgroupPlugin=disabled\n"
 """Unprivileged worker pods manage no cgroups; Kubernetes limits the pod."""
-DBD_CONF: Final = (
-    "AuthType=auth/slurm\nDbdHost=localhost\nDbdPort={port}\nSlurmUser=slurm\nStorageType=accounting_storage/mysql\n"
-    "StorageHost={host}\nStorageUser={user}\nStoragePass=${{STORAGE_PASSWORD}}\n"
-)
+CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
+"""What the entry point needs to hand files to the user slurm before the daemon drops to it."""
+WRITABLE: Final = {
+    "run": "/run", "tmp": "/tmp",  # noqa: S108  the pod's own
+    "etc": "/etc/slurm", "log": "/var/log/slurm", "spool": "/var/spool/slurmd",
+}  # fmt: skip
+"""Empty directories over the read-only root."""
+REST_PLUGINS: Final = {"22.05": "openapi/v0.0.38", "24.11": "openapi/slurmctld", "26.05": "slurmctld"}
+"""slurmrestd's -s by release."""
 
 
 def objects(o: ClusterObserved, conf: str, conf_hash: str) -> tuple[Apply | DeleteObject, ...]:
@@ -54,46 +59,50 @@ def _service(o: ClusterObserved, part: str, port: int, extra: dict[str, str], **
 
 
 def _pod(o: ClusterObserved, part: str, container: dict[str, Any], volumes: list[dict[str, Any]]) -> dict[str, Any]:
-    """A pod template of the control plane: user slurm, no privileges, read-only root."""
+    """A pod template of the control plane: read-only root, few capabilities, no way to more."""
+    written = [{"name": name, "mountPath": path} for name, path in WRITABLE.items()]
     container = {
-        "name": part, "image": o.spec.image, "imagePullPolicy": "IfNotPresent",
+        "name": part, "image": o.spec.image, "imagePullPolicy": "IfNotPresent", "env": [POD_NAME],
         "securityContext": {
-            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
         },
         **container,
     }  # fmt: skip
-    container["volumeMounts"] = [*container.get("volumeMounts", []),
-                                 {"name": "run", "mountPath": "/run"}, {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
-                                 {"name": "slurm-key", "mountPath": "/etc/slurm-keys", "readOnly": True}]  # fmt: skip
+    container["volumeMounts"] = [*container.get("volumeMounts", []), *written, SECRETS_MOUNT]
     return {
         "metadata": {"labels": {**_labels(o.me.name), f"{GROUP}/part": part}, "annotations": {}},
         "spec": {
             "containers": [container], "automountServiceAccountToken": False, "enableServiceLinks": False,
-            "securityContext": {"runAsUser": SLURM_UID, "runAsGroup": SLURM_UID, "fsGroup": SLURM_UID,
-                                "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "volumes": [*volumes, {"name": "run", "emptyDir": {"medium": "Memory"}}, {"name": "tmp", "emptyDir": {}}],
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "volumes": [*volumes, *({"name": name, "emptyDir": {}} for name in WRITABLE)],
         },
     }  # fmt: skip
 
 
 def _all_keys(cluster: str) -> dict[str, Any]:
-    """Both keys, for the daemons that check tokens."""
-    return {"name": "slurm-key", "secret": {"secretName": f"{cluster}-keys", "defaultMode": 0o440}}
+    """Both keys, for the daemon that checks tokens."""
+    return {"name": "secrets", "secret": {"secretName": f"{cluster}-keys"}}
+
+
+def _config(cluster: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(volume, mount) of slurm.conf."""
+    volume = {"name": "config", "configMap": {"name": f"{cluster}-conf"}}
+    return volume, {"name": "config", "mountPath": "/config", "readOnly": True}
 
 
 def _controller(o: ClusterObserved, conf_hash: str) -> list[Apply | DeleteObject]:
     """slurmctld: StatefulSet with its own volume, Deployment or two replicas on a shared one."""
     name, namespace, sw = o.me.name, o.me.namespace, o.spec.switches
-    pair = sw.controller == "primary-backup"
+    pair, version = sw.controller == "primary-backup", o.spec.version
+    conf, mount = _config(name)
     ready = "/livez" if pair else "/readyz"  # a standby is alive but not ready; it must not hold up the set
     container = {
-        "args": ["slurmctld", "-D"], "ports": [{"name": "slurmctld", "containerPort": CTLD_PORT}],
-        "readinessProbe": probe(ready, CTLD_PORT, 3), "livenessProbe": probe("/livez", CTLD_PORT, 6),
-        "startupProbe": probe("/livez", CTLD_PORT, 6),
-        "volumeMounts": [{"name": "conf", "mountPath": "/etc/slurm", "readOnly": True},
-                         {"name": "state", "mountPath": STATE_DIR}],
+        "args": ["slurmctld"], "ports": [{"name": "slurmctld", "containerPort": CTLD_PORT}],
+        "readinessProbe": probe(version, ready, CTLD_PORT, 3), "livenessProbe": probe(version, "/livez", CTLD_PORT, 6),
+        "startupProbe": probe(version, "/livez", CTLD_PORT, 6),
+        "volumeMounts": [mount, {"name": "state", "mountPath": STATE_DIR}],
     }  # fmt: skip
-    conf = {"name": "conf", "configMap": {"name": f"{name}-conf"}}
     template = _pod(o, "ctld", container, [conf, _all_keys(name)])
     if sw.config_change == "restart":
         template["metadata"]["annotations"][f"{GROUP}/config"] = conf_hash
@@ -115,6 +124,7 @@ def _controller(o: ClusterObserved, conf_hash: str) -> list[Apply | DeleteObject
     out.append(apply("PersistentVolumeClaim", f"{name}-state", namespace, labels, {"spec": claim_spec}))
     template["spec"]["volumes"].append({"name": "state", "persistentVolumeClaim": {"claimName": f"{name}-state"}})
     if not pair:
+        template["spec"]["hostname"] = f"{name}-ctld"  # slurmctld runs only where SlurmctldHost names its host
         body |= {"replicas": 1, "strategy": {"type": "Recreate"}}
         return [*out, apply("Deployment", f"{name}-ctld", namespace, labels, {"spec": body})]
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
@@ -125,21 +135,18 @@ def _controller(o: ClusterObserved, conf_hash: str) -> list[Apply | DeleteObject
 
 
 def _rest(o: ClusterObserved) -> list[Apply | DeleteObject]:
-    """slurmrestd: without state; it holds no token key, tokens are checked by slurmctld."""
-    name = o.me.name
+    """slurmrestd: without state; tokens are checked by slurmctld, whose key it never sees."""
+    name, version = o.me.name, o.spec.version
+    conf, mount = _config(name)
+    plugin = REST_PLUGINS.get(version, "slurmctld")
+    by_port = {"tcpSocket": {"port": REST_PORT}, "periodSeconds": 10}
     container = {
-        "args": ["slurmrestd", "-s", "openapi/slurmctld", f"0.0.0.0:{REST_PORT}"],
-        "env": [{"name": "SLURM_CONF_SERVER", "value": f"{name}-ctld:{CTLD_PORT}"}],
-        "ports": [{"name": "rest", "containerPort": REST_PORT}],
-        "readinessProbe": {"tcpSocket": {"port": REST_PORT}, "periodSeconds": 10, "failureThreshold": 3},
-        "livenessProbe": {"tcpSocket": {"port": REST_PORT}, "periodSeconds": 10, "failureThreshold": 6},
-        "securityContext": {
-            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True,
-            "runAsUser": SLURM_UID + 1, "runAsGroup": SLURM_UID + 1,
-        },
+        "args": ["slurmrestd", "-a", "rest_auth/jwt", "-s", plugin, f"0.0.0.0:{REST_PORT}"],
+        "ports": [{"name": "rest", "containerPort": REST_PORT}], "volumeMounts": [mount],
+        "readinessProbe": {**by_port, "failureThreshold": 3}, "livenessProbe": {**by_port, "failureThreshold": 6},
     }  # fmt: skip
     labels = {**_labels(name), f"{GROUP}/part": "rest"}
-    template = _pod(o, "rest", container, list(key_volumes(name)))
+    template = _pod(o, "rest", container, [conf, shared_key_volume(name, version)])
     selector = {"matchLabels": {f"{GROUP}/cluster": name, f"{GROUP}/part": "rest"}}
     body = {"replicas": o.spec.rest_replicas, "selector": selector, "template": template}
     return [_service(o, "rest", REST_PORT, {}),
@@ -151,16 +158,14 @@ def _accounting(o: ClusterObserved) -> list[Apply | DeleteObject]:
     name, asked = o.me.name, o.spec.accounting
     if asked is None:
         return [delete("StatefulSet", f"{name}-dbd"), delete("Service", f"{name}-dbd")]
-    conf = DBD_CONF.format(port=DBD_PORT, host=asked.storage_host, user=asked.storage_user)
-    password = {"name": asked.password_secret, "key": "password"}
     container = {
-        "args": ["slurmdbd", "-D"], "ports": [{"name": "slurmdbd", "containerPort": DBD_PORT}],
-        "env": [{"name": "SLURMDBD_CONF_TEXT", "value": conf},
-                {"name": "STORAGE_PASSWORD", "valueFrom": {"secretKeyRef": password}}],
+        "image": asked.image, "args": ["slurmdbd"], "ports": [{"name": "slurmdbd", "containerPort": DBD_PORT}],
+        "volumeMounts": [{"name": "config", "mountPath": "/config", "readOnly": True}],
         "readinessProbe": {"tcpSocket": {"port": DBD_PORT}, "periodSeconds": 10, "failureThreshold": 3},
     }  # fmt: skip
     labels = {**_labels(name), f"{GROUP}/part": "dbd"}
-    template = _pod(o, "dbd", container, [_all_keys(name)])
+    settings = {"name": "config", "secret": {"secretName": asked.config_secret}}
+    template = _pod(o, "dbd", container, [settings, _all_keys(name)])
     selector = {"matchLabels": {f"{GROUP}/cluster": name, f"{GROUP}/part": "dbd"}}
     body = {"replicas": 1, "serviceName": f"{name}-dbd", "selector": selector, "template": template}
     return [_service(o, "dbd", DBD_PORT, {}),

@@ -11,7 +11,6 @@ from typing import Any, Final
 from slurmtwin_operator.core.actions import Action, Apply, DeleteObject, Reason, Why
 from slurmtwin_operator.core.observed import TERMINATING, Applied, NodeSetObserved, ObjectKind, Policy
 from slurmtwin_operator.core.spec import NodeSetSpec
-from slurmtwin_operator.core.switches import Switches
 
 GROUP: Final = "slurmtwin.dev"
 CTLD_PORT, SLURMD_PORT, REST_PORT, DBD_PORT = 6817, 6818, 6820, 6819
@@ -101,7 +100,7 @@ def node_set_objects(o: NodeSetObserved) -> tuple[Apply | DeleteObject, ...]:
 def worker_pod(o: NodeSetObserved, slot: str) -> str:
     """The manifest of one worker pod."""
     node = slot if o.spec.scaling == "per-node" else ""
-    spec = pod_spec(o.me.name, o.spec, o.switches, o.unreachable_s)
+    spec = pod_spec(o)
     name = f"{o.me.name}-{slot}"
     if node:
         spec["affinity"] = _pinned(node)
@@ -125,7 +124,7 @@ def worker_set(o: NodeSetObserved, replicas: int) -> Apply:
     labels = labels_of(o.me.name, o.spec.cluster)
     template = {
         "metadata": {"labels": {**labels, f"{GROUP}/revision": o.spec.revision}},
-        "spec": pod_spec(o.me.name, o.spec, o.switches, o.unreachable_s),
+        "spec": pod_spec(o),
     }
     strategy: dict[str, Any] = {"type": "OnDelete" if o.spec.update.type == "on-delete" else "RollingUpdate"}
     return apply("StatefulSet", o.me.name, o.me.namespace, labels, {"spec": {
@@ -141,53 +140,72 @@ def _pinned(node: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
-def pod_spec(name: str, spec: NodeSetSpec, switches: Switches, unreachable_s: int) -> dict[str, Any]:
+def pod_spec(o: NodeSetObserved) -> dict[str, Any]:
     """The spec of a worker pod: slurmd as a dynamic node that fetches its configuration from the controller."""
+    name, spec, switches, version = o.me.name, o.spec, o.switches, o.version
     resources = {"cpu": spec.cpu, "memory": spec.memory, **spec.resources}
     features = ",".join((name, *spec.features))
     context: dict[str, Any] = {"privileged": True} if spec.privileged else {"allowPrivilegeEscalation": False}
     slurmd: dict[str, Any] = {
         "name": "slurmd", "image": spec.image, "imagePullPolicy": "IfNotPresent",
-        "args": ["slurmd", "-D", "-Z", "--conf-server", f"{spec.cluster}-ctld:{CTLD_PORT}", "--conf",
+        "args": ["slurmd", "-Z", "-N", "$(POD_NAME)", "--conf-server", f"{spec.cluster}-ctld:{CTLD_PORT}", "--conf",
                  f"Feature={features}"],
-        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-        "ports": [{"name": "slurmd", "containerPort": SLURMD_PORT}],
+        "env": [POD_NAME], "ports": [{"name": "slurmd", "containerPort": SLURMD_PORT}],
         "resources": {"requests": resources, "limits": resources},
-        "readinessProbe": probe("/readyz", SLURMD_PORT, 3), "livenessProbe": probe("/livez", SLURMD_PORT, 6),
-        "startupProbe": probe("/livez", SLURMD_PORT, 6), "securityContext": context,
-        "volumeMounts": [*_mounts(spec), *KEY_MOUNTS],
+        "readinessProbe": probe(version, "/readyz", SLURMD_PORT, 3),
+        "livenessProbe": probe(version, "/livez", SLURMD_PORT, 6),
+        "startupProbe": probe(version, "/livez", SLURMD_PORT, 6), "securityContext": context,
+        "volumeMounts": [*_mounts(spec), SECRETS_MOUNT],
     }  # fmt: skip
     if switches.prestop != "none":
         slurmd["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _prestop(switches.prestop)]}}}
     return {
-        "containers": [slurmd], "volumes": [*_volumes(spec), *key_volumes(spec.cluster)],
-        "nodeSelector": dict(spec.node_selector), "tolerations": _tolerations(spec, unreachable_s),
+        "containers": [slurmd], "volumes": [*_volumes(spec), shared_key_volume(spec.cluster, version)],
+        "nodeSelector": dict(spec.node_selector), "tolerations": _tolerations(spec, o.unreachable_s),
         "terminationGracePeriodSeconds": spec.grace_s, "automountServiceAccountToken": False,
         "enableServiceLinks": False,
     }  # fmt: skip
 
 
-def probe(path: str, port: int, failures: int) -> dict[str, Any]:
-    """An HTTP probe every 10 s (the periods of Slinky's images; Slurm serves these paths since 25.11)."""
-    return {"httpGet": {"path": path, "port": port}, "periodSeconds": 10, "failureThreshold": failures,
-            "timeoutSeconds": 5}  # fmt: skip
+def probe(version: str, path: str, port: int, failures: int) -> dict[str, Any]:
+    """A probe every 10 s, as Slinky's: by HTTP where the daemons serve it (since 25.11), else by connecting."""
+    how: dict[str, Any] = {"httpGet": {"path": path, "port": port}}
+    if version < SERVES_PROBES:
+        how = {"tcpSocket": {"port": port}}
+    return {**how, "periodSeconds": 10, "failureThreshold": failures, "timeoutSeconds": 5}
 
 
-KEY_MOUNTS: Final = ({"name": "slurm-key", "mountPath": "/etc/slurm-keys", "readOnly": True},)
-"""Where the shared auth/slurm key is; the image's entry point links it to where the daemons look."""
+SERVES_PROBES: Final = "25.11"
+POD_NAME: Final = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+SECRETS_MOUNT: Final = {"name": "secrets", "mountPath": "/secrets", "readOnly": True}
+"""Where the image's entry point finds keys; /config is where it finds slurm.conf (e2e/slurm_images/files/pod)."""
+JWT_KEY: Final = "jwt_hs256.key"
 
 
-def key_volumes(cluster: str) -> tuple[dict[str, Any], ...]:
-    """The auth/slurm key alone: workers never see the key of the REST API's tokens."""
-    item = {"key": "slurm.key", "path": "slurm.key"}
-    return ({"name": "slurm-key", "secret": {"secretName": f"{cluster}-keys", "defaultMode": 0o400, "items": [item]}},)
+def shared_key(version: str) -> str:
+    """The file of the key that all daemons share: auth/slurm since 23.11, munge before."""
+    return "slurm.key" if version >= "23.11" else "munge.key"
+
+
+def shared_key_volume(cluster: str, version: str) -> dict[str, Any]:
+    """The shared key alone: workers and slurmrestd never see the key that signs tokens."""
+    key = shared_key(version)
+    return {"name": "secrets", "secret": {"secretName": f"{cluster}-keys", "items": [{"key": key, "path": key}]}}
+
+
+PRESTOP: Final = """\
+line=$(timeout 5 scontrol show node -o "$POD_NAME") || exit 0
+reason="{reason}"
+case $line in *" State="*DRAIN*" Reason="*) reason=${{line##* Reason=}}; reason=${{reason%% \\[*}} ;; esac
+timeout 5 scontrol update nodename="$POD_NAME" state=down reason="$reason"
+"""
+"""A drained node keeps its reason, or a foreign drain would look like ours. Nothing here may hold up the pod's end."""
 
 
 def _prestop(policy: str) -> str:
-    """What slurmd's preStop hook tells slurmctld; a controller that is away must not hold up the pod."""
-    down = f'scontrol update nodename="$POD_NAME" state=down reason="{TERMINATING}"'
-    also = '; scontrol delete nodename="$POD_NAME"' if policy == "down-delete" else ""
-    return f"timeout 10 {down}{also} || true"
+    """What slurmd's preStop hook tells slurmctld."""
+    also = 'timeout 5 scontrol delete nodename="$POD_NAME"\n' if policy == "down-delete" else ""
+    return PRESTOP.format(reason=TERMINATING) + also + "exit 0\n"
 
 
 def _tolerations(spec: NodeSetSpec, unreachable_s: int) -> list[dict[str, Any]]:

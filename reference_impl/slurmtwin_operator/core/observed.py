@@ -188,6 +188,8 @@ class NodeSetObserved:
     power: tuple[str, ...] = ()
     """With scale_source power: slots that Slurm's ResumeProgram wants up."""
     unreachable_s: int = 300
+    version: str = "26.05"
+    """Slurm release, and tolerance of unreachable machines: those of its Cluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from slurmtwin_operator.core.manifests import CTLD_PORT, DBD_PORT, SLURMD_PORT
+from slurmtwin_operator.core.manifests import CTLD_PORT, DBD_PORT, JWT_KEY, SLURMD_PORT, shared_key
 from slurmtwin_operator.core.observed import ClusterObserved, NodeSetFact
 
 DEFAULTS: Final = {
@@ -46,12 +46,15 @@ def _settings(o: ClusterObserved) -> list[tuple[str, str]]:
     pairs += [(k, v) for k, v in o.spec.conf.items() if k.lower() != "slurmctldparameters"]
     wished = next((v.split(",") for k, v in o.spec.conf.items() if k.lower() == "slurmctldparameters"), [])
     parameters = [*PARAMETERS, *(w for w in sorted(set(wished)) if w and w not in PARAMETERS)]
+    plugin = "slurm" if shared_key(o.spec.version) == "slurm.key" else "munge"
     fixed = [
-        ("AuthType", "auth/slurm"), ("AuthAltTypes", "auth/jwt"),
-        ("AuthAltParameters", "jwt_key=/etc/slurm-keys/jwt.key"), ("CredType", "cred/slurm"),
-        ("ClusterName", o.me.name), ("SlurmUser", "slurm"), ("SlurmctldPort", str(CTLD_PORT)),
+        ("AuthType", f"auth/{plugin}"), ("CredType", f"cred/{plugin}"), ("AuthAltTypes", "auth/jwt"),
+        ("AuthAltParameters", f"jwt_key=/run/slurm-keys/{JWT_KEY}"), ("ClusterName", o.me.name),
+        ("SlurmUser", "slurm"), ("SlurmdUser", "root"), ("SlurmctldPort", str(CTLD_PORT)),
         ("SlurmdPort", str(SLURMD_PORT)), ("SlurmctldParameters", ",".join(parameters)),
         ("StateSaveLocation", "/var/spool/slurmctld"), ("SlurmdSpoolDir", "/var/spool/slurmd"),
+        ("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"), ("SlurmdPidFile", "/run/slurm/slurmd.pid"),
+        ("MailProg", "/bin/true"),
     ]  # fmt: skip
     if o.spec.accounting is not None:
         fixed += [("AccountingStorageType", "accounting_storage/slurmdbd"),

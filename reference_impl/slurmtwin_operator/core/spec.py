@@ -164,11 +164,10 @@ class NodeSetSpec(Spec):
 
 
 class Accounting(Frozen):
-    """slurmdbd and where its database is."""
+    """slurmdbd. Its settings hold the database's password, so they are a Secret that the operator never reads."""
 
-    storage_host: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
-    storage_user: Feature = "slurm"
-    password_secret: Name = Field(description="Secret with the key `password`")
+    image: Image = Field(description="image with slurmdbd")
+    config_secret: Name = Field(description="Secret with the key `slurmdbd.conf`")
 
 
 class ClusterSpec(Spec):
@@ -177,7 +176,7 @@ class ClusterSpec(Spec):
     version: Annotated[str, StringConstraints(pattern=r"^[0-9]{2}\.[0-9]{2}$")] = Field(
         "26.05", description="Slurm release of the images"
     )
-    image: Image = Field(description="image with slurmctld, slurmrestd and slurmdbd")
+    image: Image = Field(description="image with slurmctld and slurmrestd")
     conf: Conf = Field(default_factory=dict, description="options of slurm.conf; only those of a fixed list")
     switches: Switches = Switches()
     state_size: Quantity = Field("4Gi", description="size of StateSaveLocation")
