@@ -174,3 +174,16 @@ def test_jobs_become_sbatch_calls_in_time_order() -> None:
     assert second["argv"][-2] == str(runner.FOREVER_S)
     with pytest.raises(UnsupportedError, match="job 3"):
         runner.submit_actions([JobRequest(job_id=3, submit_ns=0, interactive=True)])
+
+
+def test_accounting_is_set_up_before_time_zero_in_order() -> None:
+    """sacctmgr lines run one after the other as the administrator, before any job; too many are refused."""
+    lines = ["add account a", "add user researcher account=a"]
+    case = scenario(slurm={"nodes": [{"NodeName": "w-[0-3]"}], "accounting": lines})
+    first, second = runner.accounting_actions(case)
+    assert first["argv"] == ["sacctmgr", "-i", "add", "account", "a"]
+    assert first["at_ns"] < second["at_ns"] < 0
+    assert first["admin"]
+    many = scenario(slurm={"nodes": [{"NodeName": "w-[0-3]"}], "accounting": lines * 10})
+    with pytest.raises(UnsupportedError, match="20 sacctmgr lines"):
+        runner.accounting_actions(many)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ from slurmtwin_e2e.plan import job_options
 
 LEAD_NS: Final = 10 * SECOND
 """Time zero lies so long after the plan is written: the first fault's look-ups fit before it."""
+ACCOUNTING_LEAD_NS: Final = 8 * SECOND
+MAX_ACCOUNTING: Final = 16
 DEFAULT_MAX_NS: Final = 600 * SECOND
 JOB: Final = "/opt/slurmtwin/job"
 ENDED: Final = (
@@ -78,6 +81,19 @@ def submit_actions(jobs: Sequence[JobRequest]) -> list[dict[str, Any]]:
     return out
 
 
+def accounting_actions(scenario: Scenario) -> list[dict[str, Any]]:
+    """The scenario's sacctmgr lines as the administrator's commands before time zero, one after the other."""
+    lines = scenario.slurm.accounting
+    if len(lines) > MAX_ACCOUNTING:
+        raise UnsupportedError(f"{len(lines)} sacctmgr lines: the kind world takes {MAX_ACCOUNTING}")
+    step = ACCOUNTING_LEAD_NS // MAX_ACCOUNTING
+    return [
+        {"at_ns": place * step - ACCOUNTING_LEAD_NS, "do": "command", "admin": True,
+         "argv": ["sacctmgr", "-i", *shlex.split(line)]}
+        for place, line in enumerate(lines)
+    ]  # fmt: skip
+
+
 def admin_action(number: int, fault: Fault) -> dict[str, Any]:
     """An administrator's command of the scenario. Raises UnsupportedError for daemons that are pods here."""
     argv: list[str] = []
@@ -111,7 +127,7 @@ def run_once(
 ) -> RanOnce:  # fmt: skip
     """Run the scenario. The namespace is removed whatever happens; `keep`: copy the evidence there first."""
     deploy.refuse_impossible(scenario, len(cluster.workers))
-    actions = submit_actions(jobs)
+    actions = submit_actions(jobs) + accounting_actions(scenario)
     actions += [admin_action(n, f) for n, f in enumerate(scenario.faults) if not isinstance(f, ClusterFault)]
     planned = plan_faults(scenario, repetition, repetitions)
     namespace = namespace_of(scenario, repetition)
