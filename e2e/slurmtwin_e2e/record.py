@@ -19,7 +19,7 @@ from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e.docker import sweep
 from slurmtwin_e2e.images import make_image, package_versions
 from slurmtwin_e2e.recording import IncompleteRunError, LateRunError, Place, write_recording
-from slurmtwin_e2e.run import run_raw
+from slurmtwin_e2e.run import DEFAULT_FACTOR, run_raw
 
 ATTEMPTS: Final = 3
 """A run that came out too late is made again, so many times in all."""
@@ -35,15 +35,28 @@ class Wanted:
     jobs: tuple[JobRequest, ...]
 
 
+def usual_factor(root: Path, scenario: str, version: str) -> float:
+    """The acceleration at which most repetitions of a scenario are recorded (k = 1 aside), or the harness's own."""
+    counts = {
+        float(folder.name[1:]): len(list(folder.glob("*/manifest.json")))
+        for folder in sorted((root / scenario / version).glob("k*"))
+        if folder.name != "k1"
+    }
+    return max(counts, key=lambda k: (counts[k], -k), default=DEFAULT_FACTOR)
+
+
 def missing(
-    scenarios: Sequence[tuple[Scenario, Sequence[JobRequest]]], versions: Sequence[str], factor: float,
+    scenarios: Sequence[tuple[Scenario, Sequence[JobRequest]]], versions: Sequence[str], factor: float | None,
     repetitions: int, root: Path,
 ) -> Iterator[Wanted]:  # fmt: skip
-    """What the folder of recordings lacks: every scenario once before any a second time."""
+    """What the folder of recordings lacks: every scenario once before any a second time.
+
+    factor None: the acceleration that its recordings have already, else the harness's own.
+    """
     for repetition in range(1, repetitions + 1):
         for scenario, jobs in scenarios:
             for version in versions:
-                place = Place(scenario.name, version, factor, repetition)
+                place = Place(scenario.name, version, factor or usual_factor(root, scenario.name, version), repetition)
                 if not (place.folder(root) / "manifest.json").exists():
                     yield Wanted(place, scenario, tuple(jobs))
 

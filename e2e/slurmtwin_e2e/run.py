@@ -21,7 +21,7 @@ from slurmtwin_e2e.plan import make_plan
 from slurmtwin_e2e.priority import REAL_TIME
 
 INSIDE: Final = Path(__file__).parent / "inside"
-DEFAULT_FACTOR: Final = 10.0
+DEFAULT_FACTOR: Final = 4.0
 """Simulated seconds per real second where nobody says otherwise; docs/slurm-world.md has the study behind it."""
 
 

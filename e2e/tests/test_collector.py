@@ -20,6 +20,7 @@ from slurmtwin_e2e.recording import fault_documents
 DATA = Path(__file__).parent / "data"
 PROBES = Path(__file__).parents[2] / "scenarios" / "probes"
 SECOND = 1_000_000_000
+EXCERPTS = sorted(path.parent.name for path in DATA.glob("*/plan.json"))
 
 
 def events_of(excerpt: str) -> list[Event]:
@@ -124,6 +125,28 @@ def test_a_stop_that_the_harness_sent_is_one_row(tmp_path: Path) -> None:
     assert [e.actor for e in stopped] == ["harness"]
 
 
+@pytest.mark.parametrize(("new_process", "at_s"), [(True, 31), (False, 30)])
+def test_a_reconfiguration_is_one_row_in_every_version(tmp_path: Path, new_process: bool, at_s: int) -> None:
+    """Since 23.11 a new process serves: it is reconfigured then, not started; before, when the RPC was answered."""
+    zero = iso_ns("2026-01-01T00:00:10")
+    assert zero is not None
+    action = {"do": "command", "argv": ["scontrol", "reconfigure"], "fault": 0}
+    notes = [
+        {"t": zero, "what": "zero", "zero": zero},
+        {"t": zero + 30 * SECOND, "before": zero + 30 * SECOND, "what": "action", "action": action, "returncode": 0},
+    ]  # fmt: skip
+    (tmp_path / "driver.jsonl").write_text("".join(json.dumps(n) + "\n" for n in notes))
+    (tmp_path / "scripts.log").touch()
+    more = "[2026-01-01T00:00:41.000] Running as primary controller\n" * new_process
+    (tmp_path / "slurmctld.log").write_text(f"[2026-01-01T00:00:05.000] Running as primary controller\n{more}")
+    plan = {"factor": 20, "version": "24.11"}
+    events = build_events(tmp_path, plan, [{"at": "30s", "kind": "slurmctld.reconfigure"}], {})
+    rows = of_kind(events, Kind.SLURMCTLD_RECONFIGURED, Kind.SLURMCTLD_STARTED)
+    assert [(e.kind, e.t_ns // SECOND) for e in rows] == [
+        (Kind.SLURMCTLD_STARTED, -5), (Kind.SLURMCTLD_RECONFIGURED, at_s),
+    ]  # fmt: skip
+
+
 def test_each_component_of_a_heterogeneous_job_is_submitted() -> None:
     """The log names the leader alone; every component has a row with its own number in Slurm."""
     events = events_of("het-jobs-22.05")
@@ -132,7 +155,7 @@ def test_each_component_of_a_heterogeneous_job_is_submitted() -> None:
     assert {e.job_id for e in of_kind(events, Kind.JOB_STARTED)} == {1, 2, 3, 4, 5}
 
 
-@pytest.mark.parametrize("excerpt", sorted(p.name for p in DATA.iterdir()))
+@pytest.mark.parametrize("excerpt", EXCERPTS)
 def test_scripts_say_on_which_node_they_ran(excerpt: str) -> None:
     """It is a node of the allocation that Slurm logged."""
     events = events_of(excerpt)
@@ -144,7 +167,7 @@ def test_scripts_say_on_which_node_they_ran(excerpt: str) -> None:
         assert starts[row.job_id] in (row.node, "n[3-4]")
 
 
-@pytest.mark.parametrize("excerpt", sorted(p.name for p in DATA.iterdir()))
+@pytest.mark.parametrize("excerpt", EXCERPTS)
 def test_rows_are_in_time_order_and_no_job_starts_twice_without_an_end(excerpt: str) -> None:
     """Of each job starts and ends alternate."""
     events = events_of(excerpt)

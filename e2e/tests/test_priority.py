@@ -39,7 +39,7 @@ def test_the_first_container_sets_up_the_parent(cpu: Path) -> None:
     assert (cpu / PARENT / "cpu.rt_runtime_us").read_text() == str(PARENT_RUNTIME_US)
 
 
-@pytest.mark.parametrize(("running", "more"), [(0, True), (1, True), (2, False)])
+@pytest.mark.parametrize(("running", "more"), [(0, True), (1, False)])
 def test_the_budget_is_never_overdrawn(cpu: Path, running: int, more: bool) -> None:
     """The kernel would refuse the container; beyond the budget it runs by shares alone."""
     write(cpu / PARENT, PARENT_RUNTIME_US)
@@ -51,10 +51,10 @@ def test_the_budget_is_never_overdrawn(cpu: Path, running: int, more: bool) -> N
 def test_a_budget_set_up_otherwise_is_only_changed_when_nobody_uses_it(cpu: Path) -> None:
     """The kernel compares parts of a period, whatever the period is."""
     write(cpu / PARENT, 950_000, 1_000_000)
-    write(cpu / PARENT / "old", 470_000, 1_000_000)
+    write(cpu / PARENT / "old", 40_000, 1_000_000)
     assert options(cpu)[-4:] == REAL_TIME
     assert (cpu / PARENT / "cpu.rt_period_us").read_text() == "1000000"
-    write(cpu / PARENT / "older", 470_000, 1_000_000)
+    write(cpu / PARENT / "older", 40_000, 1_000_000)
     assert options(cpu)[-4:] != REAL_TIME
 
 

@@ -19,7 +19,7 @@ from slurmtwin_e2e import record as record_module
 from slurmtwin_e2e.conf import render
 from slurmtwin_e2e.record import ATTEMPTS, missing, record
 from slurmtwin_e2e.recording import IncompleteRunError, Place, write_recording
-from slurmtwin_e2e.run import RawRun
+from slurmtwin_e2e.run import DEFAULT_FACTOR, RawRun
 
 DATA = Path(__file__).parent / "data"
 PROBES = Path(__file__).parents[2] / "scenarios" / "probes"
@@ -88,6 +88,18 @@ def test_every_scenario_is_wanted_once_before_any_a_second_time(tmp_path: Path) 
     """So a small budget covers as much as it can."""
     assert [(w.place.version, w.place.repetition) for w in wanted(tmp_path)] == [
         ("22.05", 1), ("26.05", 1), ("22.05", 2), ("26.05", 2),
+    ]  # fmt: skip
+
+
+def test_without_a_factor_recording_goes_on_at_the_one_there_is(tmp_path: Path) -> None:
+    """The one with most repetitions; k = 1 is kept for calibration, and without recordings the harness chooses."""
+    for place in ("k20/1", "k20/2", "k40/1", "k1/1", "k1/2", "k1/3"):
+        folder = tmp_path / "het-jobs" / "22.05" / place
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").touch()
+    found = missing([(SCENARIO, ())], ("22.05", "26.05"), None, 3, tmp_path)
+    assert [(w.place.version, w.place.factor, w.place.repetition) for w in found] == [
+        ("26.05", DEFAULT_FACTOR, 1), ("26.05", DEFAULT_FACTOR, 2), ("22.05", 20.0, 3), ("26.05", DEFAULT_FACTOR, 3),
     ]  # fmt: skip
 
 

@@ -30,6 +30,7 @@ MILLI: Final = 1_000_000
 PING_ANSWER_NS: Final = 15 * SECOND
 END_SEEN_NS: Final = SECOND + SECOND // 4
 """A log line about an end comes in the whole second that jobcomp names, or a little later."""
+RECONFIGURE_NS: Final = 15 * SECOND
 SIGTERM: Final = 15
 SIGNAL_SEEN_NS: Final = 10 * SECOND
 """A daemon logs a signal so soon after it was sent, at any acceleration."""
@@ -79,6 +80,7 @@ class Builder:
         self.rows: list[Event] = []
         self._layout: dict[tuple[int, int], ScriptLine] = {}
         self._serving: set[str] = set()
+        self._reconfigures: list[int] = []
         self._starts: dict[tuple[int, int | None], list[int]] = {}
 
     def add(
@@ -206,8 +208,15 @@ class Builder:
             self.add(middle, Kind.NODE_DELETED, "slurmctld", half, node=fault["target"])
         elif kind == "reservation.create":
             self.add(middle, Kind.RESERVATION_CREATED, "slurmctld", half, name=fault["name"])
-        elif kind == "slurmctld.reconfigure":
+        elif kind == "slurmctld.reconfigure" and not self._new_process(middle - half):
             self.add(middle, Kind.SLURMCTLD_RECONFIGURED, "slurmctld", half)
+
+    def _new_process(self, asked_ns: int) -> bool:
+        """Did a new process begin to serve on `scontrol reconfigure`, as since 23.11? Before, the old one goes on."""
+        self._reconfigures.append(asked_ns)
+        return any(
+            fact.what == "primary" and asked_ns <= fact.t_ns <= asked_ns + RECONFIGURE_NS for _, fact in self.facts
+        )
 
     # -- what slurmctld logged ------------------------------------------------------------------------------------
 
@@ -307,7 +316,9 @@ class Builder:
             self.add(t, Kind.NODE_DOWN, "slurmctld", error, node=node, reason="Node unexpectedly rebooted")
         elif what == "primary":
             self._serving.add(host)
-            self.add(t, Kind.SLURMCTLD_STARTED, "slurmctld", error, node=host or None)
+            again = any(asked <= t <= asked + RECONFIGURE_NS for asked in self._reconfigures)
+            kind = Kind.SLURMCTLD_RECONFIGURED if again else Kind.SLURMCTLD_STARTED
+            self.add(t, kind, "slurmctld", error, node=host or None)
         elif what == "standby":
             self.add(t, Kind.SLURMCTLD_STANDBY, "slurmctld", error, node=host or None)
         elif what == "terminated" and host in self._serving and not self._told_to_stop(host, t):

@@ -24,7 +24,8 @@ VERSIONS = ("22.05", "24.11", "26.05")
 @click.argument("paths", nargs=-1)
 @click.option("--missing", "only_missing", is_flag=True, help="Only what is not recorded yet (the default).")
 @click.option("--version", "versions", multiple=True, type=click.Choice(VERSIONS), help="Default: all three.")
-@click.option("--factor", type=click.FloatRange(1, 100), help="Acceleration k. Default: the harness's.")
+@click.option("--factor", type=click.FloatRange(1, 100), help="Acceleration k. Default: that of the "
+              "recordings which are there, else the harness's.")  # fmt: skip
 @click.option("--repetitions", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--budget", default="120m", show_default=True, help="Start no further run after this time.")
 @click.option("--recordings", default="scenarios/recordings", show_default=True)
@@ -43,7 +44,6 @@ def record(
     from slurmtwin.worlds.outside import literal_scenario
     from slurmtwin_e2e.record import missing
     from slurmtwin_e2e.record import record as record_all
-    from slurmtwin_e2e.run import DEFAULT_FACTOR
 
     scenarios = []
     for path in scenario_files(paths, "scenarios/workloads"):
@@ -54,7 +54,7 @@ def record(
     plain = [pair for pair in scenarios if pair[0].pods is None]
     if in_pods:
         return _record_pods(in_pods, root, repetitions, parse_duration(budget) / SECOND, bool(plain), as_json)
-    wanted = list(missing(plain, versions or VERSIONS, factor or DEFAULT_FACTOR, repetitions, root))
+    wanted = list(missing(plain, versions or VERSIONS, factor, repetitions, root))
     done = record_all(wanted, root, parse_duration(budget) / SECOND, say)
     left = len(wanted) - done.made
     if as_json:
