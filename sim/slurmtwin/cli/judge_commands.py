@@ -121,7 +121,8 @@ def check(
     accepted = load_known_differences(Path(known))
     with tempfile.TemporaryDirectory(prefix="slurmtwin-check-") as scratch:
         root = _recorded_now(paths, Path(out or scratch) / "real") if live else Path(recordings)
-        files, kind_only = scenario_files(paths, "scenarios"), []
+        kind_only: list[Path] = []
+        files = scenario_files(paths, "scenarios")
         if not paths:
             files, kind_only = comparable(files)
             say(f"{len(kind_only)} scenarios of a Kubernetes cluster are for --world kind: nothing to compare here")
