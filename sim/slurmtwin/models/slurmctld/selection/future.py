@@ -7,9 +7,25 @@ the chain costs one `or`. Nodes with several jobs are followed through their sta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from slurmtwin.models.slurmctld.selection.query import Profile, Query
+from slurmtwin.models.slurmctld.selection.select_cons_tres import Found
 from slurmtwin.models.slurmctld.selection.usage import State, Usage
 from slurmtwin.models.slurmctld.tables import Job
+
+
+@dataclass(slots=True)
+class Answers:
+    """What one chain has answered one query."""
+
+    query: Query
+    serving: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Jobs gone (-1: the present) -> ConsTres.serving()."""
+    found: dict[tuple[int, int], Found | None] = field(default_factory=dict)
+    """(jobs gone, nodes that serve) -> the test."""
+    starts: dict[tuple[int, int, int, int, bool], tuple[int, int] | None] = field(default_factory=dict)
+    """(nodes, now, start, until, now only) -> WillRun.test()."""
 
 
 class FutureChain:
@@ -21,6 +37,7 @@ class FutureChain:
     ) -> None:  # fmt: skip
         """full: nodes on which no job could get a CPU as they are used now; differs: `usage` is not the present's."""
         self.differs = differs
+        self._answers: dict[Profile, Answers] = {}
         self.jobs = jobs
         self.ends_s = ends_s
         self.nodes = [usage.held[j.slurm_id].nodes if j.slurm_id in usage.held else 0 for j in jobs]
@@ -41,6 +58,13 @@ class FutureChain:
                 self._mixed.append(place)
         self._mixed_usage: dict[int, Usage] = {0: usage}
         self._snapshots: dict[int, Usage] = {0: usage}
+
+    def answers(self, query: Query) -> Answers:
+        """The memory for a query; the last one of each profile is kept."""
+        known = self._answers.get(query.profile)
+        if known is None or known.query is not query:
+            known = self._answers[query.profile] = Answers(query)
+        return known
 
     def after(self, count: int) -> Usage:
         """Usage once the first `count` jobs are gone. Not to be changed."""

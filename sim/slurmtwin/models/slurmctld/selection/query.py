@@ -13,7 +13,7 @@ from slurmtwin.models.slurmctld.selection.weights import WeightGroups
 _MOST_REMEMBERED = 20_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Profile:
     """A demand in a partition: shared by all jobs that ask the same there."""
 

@@ -77,6 +77,21 @@ class ConsTres:
         fit = node_test.can_run(rules, state, shape, free, test_only=False)
         return fit if fit is not None and fit.usable else None
 
+    def remembers(self, query: Query) -> bool:
+        """Only what nodes offer beside all that runs decides: equal offers get equal answers."""
+        return not self._gang and query.profile.rules.req != AVAILABLE and self._chooser.placement is None
+
+    def serving(self, usage: Usage, query: Query) -> tuple[int, int]:
+        """Nodes that offer the query something, and those of them without which it cannot do."""
+        usage.settle()
+        some = enough = 0
+        alone = query.ask.min_cpus if query.ask.max_nodes == 1 else 1
+        for bitmap, fit in self.offers_now(usage, query, -1):
+            some |= bitmap
+            if fit.usable >= alone:
+                enough |= bitmap
+        return some, enough
+
     def full(self, usage: Usage) -> int:
         """Nodes on which no job can get a CPU or memory, whatever it asks; 0 where cores may be shared."""
         if self._gang or max(self._rows_of, default=1) > 1:

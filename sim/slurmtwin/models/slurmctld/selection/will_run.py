@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
 _FIRST_WINDOW_S: Final = 30
+_PRESENT: Final = -1
 _MOST_PER_GROUP: Final = 201
 """A group ends untested at the 202nd job (rm_job_cnt++ > 200)."""
 
@@ -51,12 +52,28 @@ class WillRun:
         start_s: int, until_s: int, now_only: bool,
     ) -> tuple[int, int] | None:  # fmt: skip
         """(expected start, nodes) or None. Arguments as parts.NodeSelection.will_run; version: of the usage."""
+        candidates = self._preemption.candidates(job, part, now_s) if self._preemption.enabled else []
+        when = (now_s, start_s, until_s, now_only)
+        if candidates:
+            return self._search(None, candidates, usage, query, nodes, *when)
+        chain = self._chain_of(usage, version, now_s)
+        if self._busy_first or not self._plugin.remembers(query):
+            return self._search(chain, candidates, usage, query, nodes, *when)
+        known = chain.answers(query).starts
+        key = (nodes, *when)
+        if key not in known:
+            known[key] = self._search(chain, candidates, usage, query, nodes, *when)
+        return known[key]
+
+    def _search(
+        self, chain: FutureChain | None, candidates: list[Job], usage: Usage, query: Query, nodes: int,
+        now_s: int, start_s: int, until_s: int, now_only: bool,
+    ) -> tuple[int, int] | None:  # fmt: skip
+        """test() as it is without memory; candidates: preemptable jobs, gone from the start once the present failed."""
         early, least = self._early, query.ask.min_nodes
         present = early or start_s <= now_s
-        candidates = self._preemption.candidates(job, part, now_s) if self._preemption.enabled else []
-        chain = None if candidates else self._chain_of(usage, version, now_s)
         if present and (chain is None or (nodes & ~chain.full(0)).bit_count() >= least):
-            found = self._try(usage, query, nodes)
+            found = self._try_at(chain, _PRESENT, usage, query, nodes) if chain else self._try(usage, query, nodes)
             if found is not None:
                 return now_s, found.chosen.nodes
         if now_only and not candidates:
@@ -69,7 +86,7 @@ class WillRun:
         gone = over(chain.ends_s, ahead) if ahead else 0
         if (candidates or ahead) and (gone or candidates or not present or chain.differs):
             if (nodes & ~chain.full(gone)).bit_count() >= least:
-                found = self._try(chain.after(gone), query, nodes)
+                found = self._try_at(chain, gone, None, query, nodes)
                 if found is not None:
                     return now_s, found.chosen.nodes
             if early and now_only:
@@ -79,6 +96,25 @@ class WillRun:
     def _try(self, usage: Usage, query: Query, nodes: int, busy_first: bool = False) -> Found | None:
         found = self._plugin.job_test(usage, query, nodes, self._ctld.nodes.idle, busy_first=busy_first)
         return found if found is not None and allocate.tasks_fit(found) else None
+
+    def _try_at(
+        self, chain: FutureChain, gone: int, usage: Usage | None, query: Query, nodes: int, busy_first: bool = False
+    ) -> Found | None:  # fmt: skip
+        """The test once the first `gone` jobs are; usage: that of the present, where it is meant."""
+        if not self._plugin.remembers(query):
+            return self._try(usage or chain.after(gone), query, nodes, busy_first)
+        memory = chain.answers(query)
+        serving = memory.serving.get(gone)
+        if serving is None:
+            serving = memory.serving[gone] = self._plugin.serving(usage or chain.after(gone), query)
+        if (nodes & serving[1]).bit_count() < query.ask.min_nodes:
+            return None
+        if busy_first:  # idle nodes count as well
+            return self._try(usage or chain.after(gone), query, nodes, busy_first)
+        key = (gone, nodes & serving[0])
+        if key not in memory.found:
+            memory.found[key] = self._try(usage or chain.after(gone), query, nodes)
+        return memory.found[key]
 
     def _as_jobs_end(
         self, chain: FutureChain, first: int, query: Query, nodes: int, now_s: int, until_s: int
@@ -99,7 +135,7 @@ class WillRun:
                 continue
             found = None
             if (nodes & ~chain.full(place)).bit_count() >= least:
-                found = self._try(chain.after(place), query, nodes, self._busy_first)
+                found = self._try_at(chain, place, None, query, nodes, self._busy_first)
             if found is not None:
                 if self._version >= (26, 5):
                     while last >= first and not held[last] & found.chosen.nodes:
