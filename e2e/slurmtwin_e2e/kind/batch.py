@@ -33,6 +33,8 @@ from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
 ALONE: Final = ("kube_node.", "api_server.", "dns.", "watch.", "image.")
 """Faults that other runs on the cluster would feel."""
 GOOD: Final = ("done", "max_time")
+LATE_LIMIT_MS: Final = 1000.0
+"""A run with a fault called later than this is not recorded, whatever it shows."""
 PLACE: Final = "pods"
 """Recordings lie in SCENARIO/VERSION/pods/REPETITION."""
 
@@ -96,6 +98,8 @@ def record_one(cluster: Cluster, one: Wanted, root: Path, repetitions: int, besi
         return f"{name}: {error}"
     if ran.stop_reason not in GOOD:
         return f"{name}: {ran.stop_reason} {ran.fault_errors}"
+    if max(ran.late_ms, default=0.0) > LATE_LIMIT_MS:
+        return f"{name}: a fault was called {max(ran.late_ms):.0f} ms late, the host was too busy: not recorded"
     manifest = build_manifest(one.scenario, ran, cluster, one.repetition)
     manifest = replace(
         manifest, environment=manifest.environment | {"host": fingerprint()},

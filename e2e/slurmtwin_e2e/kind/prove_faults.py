@@ -25,6 +25,8 @@ from slurmtwin_e2e.kind.faults.schedule import BY_KIND, FaultRunner
 
 NAMESPACE: Final = "prove-faults"
 JOB_SECONDS: Final = 600
+FORGETS_WORKERS: Final = ("volume.lost",)
+"""Dynamic nodes are gone with slurmctld's state until their slurmds start anew (docs/surprises.md)."""
 
 FAULTS: Final[tuple[dict[str, Any], ...]] = (
     {"kind": "process.signal", "target": "slurmctld"},
@@ -134,6 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for fault in scenario.faults:
             assert isinstance(fault, ClusterFault)
             good, late, text = prove(tools, fault)
+            if fault.kind in FORGETS_WORKERS:
+                cluster.kubectl("-n", NAMESPACE, "delete", "pods", "-l", "app=slurmd", "--grace-period=0", "--force")
             left = settled(deployed, 180)
             lateness.append(late)
             if not good or left:

@@ -120,8 +120,14 @@ def observer_rows(lines: Sequence[Line], zero_ns: int) -> list[Event]:
         if line["what"] == "action" and line["action"]["do"] == "submit":
             numbers[str(_job_id(line))] = line["action"]["jobs"][0]
     out = []
+    last: dict[tuple[str, str], tuple[Any, ...]] = {}
     for line in lines:
         what = line["what"]
+        if what in ("node", "job"):  # Slurm moves a job's expected times each second: no news
+            told = tuple(line.get(key) for key in ("state", "reason", "address", "nodes", "restarts"))
+            if last.get((what, line["name"])) == told:
+                continue
+            last[what, line["name"]] = told
         middle, half = (line["before"] + line["after"]) // 2 - zero_ns, (line["after"] - line["before"]) // 2 + 1
         if what in ("probe", "answer"):
             kind = Kind.CLIENT_ANSWERED if line["good"] else Kind.CLIENT_REFUSED
