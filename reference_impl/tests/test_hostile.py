@@ -134,6 +134,7 @@ def test_allowed_privilege_is_the_only_way_to_one() -> None:
         assert "hostPath" not in made.manifest
         assert not {"hostNetwork", "hostPID", "serviceAccountName"} & pod.keys()
         assert pod["automountServiceAccountToken"] is False
+        assert {"key": "x", "operator": "Exists"} in pod["tolerations"]
 
 
 @given(st.dictionaries(st.sampled_from(sorted(CONF_OPTIONS)), st.text(max_size=20), max_size=4))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from slurmtwin_operator.core.actions import Action, Apply, DeleteObject, Reason, Why
 from slurmtwin_operator.core.observed import TERMINATING, Applied, NodeSetObserved, ObjectKind, Policy
-from slurmtwin_operator.core.spec import NodeSetSpec
+from slurmtwin_operator.core.spec import NodeSetSpec, Toleration
 
 GROUP: Final = "slurmtwin.dev"
 CTLD_PORT, SLURMD_PORT, REST_PORT, DBD_PORT = 6817, 6818, 6820, 6819
@@ -154,7 +154,7 @@ def pod_spec(o: NodeSetObserved) -> dict[str, Any]:
         "resources": {"requests": resources, "limits": resources},
         "readinessProbe": probe(version, "/readyz", SLURMD_PORT, 3),
         "livenessProbe": probe(version, "/livez", SLURMD_PORT, 6),
-        "startupProbe": probe(version, "/livez", SLURMD_PORT, 6), "securityContext": context,
+        "startupProbe": probe(version, "/livez", SLURMD_PORT, START_FAILURES), "securityContext": context,
         "volumeMounts": [*_mounts(spec), SECRETS_MOUNT],
     }  # fmt: skip
     if switches.prestop != "none":
@@ -175,6 +175,9 @@ def probe(version: str, path: str, port: int, failures: int) -> dict[str, Any]:
     return {**how, "periodSeconds": 10, "failureThreshold": failures, "timeoutSeconds": 5}
 
 
+START_FAILURES: Final = 30
+"""slurmd serves no probe before it has fetched its configuration: five minutes, so that waiting for slurmctld is no
+failure (with Slinky's one minute a waiting slurmd was killed and started again; seen on a cluster)."""
 SERVES_PROBES: Final = "25.11"
 POD_NAME: Final = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
 SECRETS_MOUNT: Final = {"name": "secrets", "mountPath": "/secrets", "readOnly": True}
@@ -210,7 +213,7 @@ def _prestop(policy: str) -> str:
 
 def _tolerations(spec: NodeSetSpec, unreachable_s: int) -> list[dict[str, Any]]:
     """The user's, the lock's, and for pinned pods that of a cordon (a pod must come back on a cordoned machine)."""
-    out: list[dict[str, Any]] = [t.model_dump(by_alias=True, exclude_defaults=True) for t in spec.tolerations]
+    out: list[dict[str, Any]] = [_toleration(t) for t in spec.tolerations]
     out.append({"key": f"{GROUP}/lock", "operator": "Exists", "effect": "NoExecute"})
     for key in ("not-ready", "unreachable"):
         out.append({"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute",
@@ -218,6 +221,12 @@ def _tolerations(spec: NodeSetSpec, unreachable_s: int) -> list[dict[str, Any]]:
     if spec.scaling == "per-node":
         out.append({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"})
     return out
+
+
+def _toleration(toleration: Toleration) -> dict[str, Any]:
+    """As core/v1 writes it: what is empty is left out, the operator never is."""
+    plain = toleration.model_dump(by_alias=True, exclude_none=True)
+    return {key: value for key, value in plain.items() if value != ""}
 
 
 def _volumes(spec: NodeSetSpec) -> list[dict[str, Any]]:
