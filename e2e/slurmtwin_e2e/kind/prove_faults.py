@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e.kind import deploy
 from slurmtwin_e2e.kind.api import Api
@@ -97,7 +98,10 @@ def settled(deployed: Deployed, limit_s: float) -> str:
     while time.monotonic() < limit:
         states = deploy.node_states(deployed.evidence)
         bad = {n: s for n, s in states.items() if "DOWN" in s or "NOT_RESP" in s or "UNKNOWN" in s or s == "GONE"}
-        pods = deployed.cluster.not_running()
+        try:
+            pods = deployed.cluster.not_running()
+        except EnvironmentMissingError as error:  # the API server is not back yet
+            pods = [str(error)[:80]]
         if not bad and len(states) >= 4 and not pods:
             return ""
         time.sleep(1)
@@ -147,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         tools.close()
         deploy.remove(cluster, NAMESPACE)
+        deploy.unlabel_nodes(cluster)
     kinds = {f["kind"] for f in chosen}
     spread = f"median {statistics.median(lateness):.1f} ms, largest {max(lateness):.1f} ms"
     print(f"{len(kinds - set(failed))} of {len(kinds)} kinds proven, known: {len(BY_KIND)}; calls late: {spread}")
