@@ -40,6 +40,9 @@ def schemas(session: nox.Session) -> None:
     install(session)
     session.run("slurmtwin", "schema", "--check")
     session.run("python", "-m", "slurmtwin_reports.rules", "--check")
+    session.run("python", "-m", "slurmtwin_operator.crds", "--check")
+    session.run("python", "-m", "slurmtwin_operator.codec", "--check")
+    session.run("python", "-m", "slurmtwin_operator.designs", "--check", "docs/operator.md")
 
 
 @nox.session(python=PYTHONS, tags=["fast"])

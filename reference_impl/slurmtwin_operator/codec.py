@@ -1,7 +1,13 @@
-"""Observations, memories and plans as JSON, both ways, strictly checked. Nothing secret is in them by construction."""
+"""Observations, memories and plans as JSON, both ways, strictly checked. Nothing secret is in them by construction.
+
+`python -m slurmtwin_operator.codec [--check]` writes their JSON Schema, for cores in other languages.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -61,3 +67,51 @@ def read_plan(document: Any) -> Plan:
     """A plan. Raises InputError."""
     found: Plan = _read(Plan, document)
     return found
+
+
+SCHEMA_FILE: Final = Path(__file__).parent.parent / "schema" / "core-1.json"
+
+
+def schema_text() -> str:
+    """JSON Schema (2020-12) of a request to a core and of its answer."""
+    shared: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
+    kinds: dict[str, type[Any]] = {**KINDS, "Memory": Memory, "Plan": Plan}
+    for name, kind in kinds.items():
+        schema = _ADAPTERS[kind].json_schema(by_alias=False)
+        shared |= schema.pop("$defs", {})
+        parts[name] = schema
+    request = [
+        {"type": "object", "required": ["kind", "observed", "memory", "now_ns"], "properties": {
+            "kind": {"const": name}, "observed": {"$ref": f"#/$defs/{name}Observed"},
+            "memory": {"$ref": "#/$defs/Memory"}, "now_ns": {"type": "integer"}}}
+        for name in KINDS
+    ]  # fmt: skip
+    answer = [
+        {"type": "object", "required": ["plan"], "properties": {"plan": {"$ref": "#/$defs/Plan"}}},
+        {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}},
+    ]
+    named = {f"{name}Observed" if name in KINDS else name: part for name, part in parts.items()}
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "slurmtwin/core/1",
+        "description": "One line to a core (request), one line back (answer).",
+        "$defs": {**shared, **named, "request": {"oneOf": request}, "answer": {"oneOf": answer}},
+        "oneOf": [{"$ref": "#/$defs/request"}, {"$ref": "#/$defs/answer"}],
+    }  # fmt: skip
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the schema, or with --check say whether it is stale (exit code 1)."""
+    wanted = schema_text()
+    if "--check" not in arguments:
+        SCHEMA_FILE.parent.mkdir(exist_ok=True)
+        SCHEMA_FILE.write_text(wanted, encoding="utf-8")
+    elif not SCHEMA_FILE.exists() or SCHEMA_FILE.read_text(encoding="utf-8") != wanted:
+        sys.stderr.write(f"stale: {SCHEMA_FILE.name}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

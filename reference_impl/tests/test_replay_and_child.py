@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
 from slurmtwin.cli import main
 from slurmtwin.contract.errors import EnvironmentMissingError, InputError
-from slurmtwin_operator import child
+from slurmtwin_operator import child, codec
 from slurmtwin_operator.child import ChildCore
 from slurmtwin_operator.codec import read_memory, read_observed, to_json
 from slurmtwin_operator.core import plan
@@ -220,3 +221,23 @@ def test_check_plans_on_the_command_line(tmp_path: Path) -> None:
     other = run.invoke(main, ["check", "--plans", str(tmp_path)])
     assert other.exit_code == 1
     assert "plans.jsonl:2: actions[" in other.output
+
+
+def test_the_schema_is_fresh_and_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """schema/core-1.json is what the types generate, and real requests and answers fit it."""
+    assert codec.main(["--check"]) == 0
+    validator = Draft202012Validator(json.loads(codec.schema_text()))
+    for observed, memory, now in others():
+        request = {
+            "kind": codec.kind_of(observed),
+            "observed": to_json(observed),
+            "memory": to_json(memory),
+            "now_ns": now,
+        }
+        assert not list(validator.iter_errors(json.loads(json.dumps(request))))
+        assert not list(validator.iter_errors({"plan": json.loads(json.dumps(to_json(plan(observed, memory, now))))}))
+    assert list(validator.iter_errors({"plan": {"actions": 3}}))
+    monkeypatch.setattr(codec, "SCHEMA_FILE", tmp_path / "schema" / "core-1.json")
+    assert codec.main(["--check"]) == 1
+    assert codec.main([]) == 0
+    assert codec.main(["--check"]) == 0
