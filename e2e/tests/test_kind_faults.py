@@ -13,7 +13,8 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.cluster_faults import ClusterFault, ClusterFaultKind
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.jobs import JobRequest
-from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.listed_jobs import listed_jobs
+from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin_e2e.kind import runner
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.faults import base, schedule
@@ -187,3 +188,17 @@ def test_accounting_is_set_up_before_time_zero_in_order() -> None:
     many = scenario(slurm={"nodes": [{"NodeName": "w-[0-3]"}], "accounting": lines * 10})
     with pytest.raises(UnsupportedError, match="20 sacctmgr lines"):
         runner.accounting_actions(many)
+
+
+SHIPPED = sorted((Path(__file__).parents[2] / "scenarios" / "faults").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_scenarios_can_run_and_say_what_they_predict(path: Path) -> None:
+    """Each is called as its file, is possible, and names phases with the parameter they rest on."""
+    one = load_scenario(path)
+    runner.check_scenario(one)
+    runner.submit_actions(listed_jobs(one))
+    assert one.name == path.stem
+    assert one.expect.phases
+    assert all(phase.rests_on and phase.source for phase in one.expect.phases)

@@ -25,7 +25,7 @@ from slurmtwin.contract.yaml_file import load_yaml, plain
 
 Row = Mapping[str, Any]
 TABLE: Final = Path("docs/kind-phases.md")
-REASONS: Final = Path("scenarios/faults/phase-reasons.yaml")
+REASONS: Final = Path("scenarios/phase-reasons.yaml")
 AGREE: Final = "agree"
 DIFFER: Final = "differ"
 UNKNOWN: Final = "unknown"
@@ -184,8 +184,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [HEAD]
     differing: set[str] = set()
     for path in sorted(options.scenarios.glob("*.yaml")):
-        if path == options.reasons:
-            continue
         scenario = load_scenario(path)
         if not scenario.expect.phases:
             continue
