@@ -136,6 +136,10 @@ class EventSink:
 
 def detail_text(**values: Any) -> str:
     """The canonical JSON text of a detail column: sorted keys, no spaces."""
+    if len(values) == 1:
+        [(name, value)] = values.items()
+        if type(value) is int:
+            return f'{{"{name}":{value}}}'
     return _DETAIL(values)
 
 
