@@ -26,6 +26,7 @@ from slurmtwin.contract.manifest import read_manifest
 MEDIAN_BAR_S: Final = 1.0
 P95_BAR_S: Final = 30.0
 WAIT_BAR: Final = 0.05
+FEWEST_RUNS: Final = 3
 ALLOWANCE: Final = 1.5
 """Times what runs at k = 1 differ among themselves."""
 JobKey = tuple[int, int | None]
@@ -116,7 +117,9 @@ def table(runs: Sequence[RealRun]) -> list[str]:
     for factor, here in by_factor.items():
         found = among if factor == 1 else compared(here, base)
         waits = ", ".join(f"{r.mean_wait_s:.0f}" for r in sorted(here, key=lambda r: r.mean_wait_s))
-        word = "-" if factor == 1 else "yes" if agrees(found, among) else "no"
+        word = "yes" if agrees(found, among) else "no"
+        if factor == 1 or len(here) < FEWEST_RUNS:
+            word = "-" if factor == 1 else "too few"
         lines.append(_line((
             f"{factor:g}", f"{len(here)}", f"{max(r.late_p99_ms for r in here):.0f} ms", f"{waits} s",
             f"{found.median_s:.1f} s", f"{found.p95_s:.0f} s", f"{100 * found.same_nodes:.0f} %",

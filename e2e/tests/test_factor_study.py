@@ -58,11 +58,11 @@ def test_what_k1_runs_differ_themselves_is_allowed_to_others(tmp_path: Path) -> 
 
 def test_the_table_has_a_line_for_each_factor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In order of the factor, with the judgement last."""
-    names = [folder(tmp_path, k, [d]) for k, d in ((1, 0), (1, 0.1), (50, 30), (5, 0.2))]
+    names = [folder(tmp_path, k, [d]) for k, d in ((1, 0), (1, 0.1), *[(50, 30)] * 3, *[(5, 0.2)] * 3, (9, 0))]
     assert main([str(name) for name in names]) == 0
     lines = capsys.readouterr().out.splitlines()[2:]
     assert [(line.split(" | ")[0].strip("| "), line.split(" | ")[-1].strip(" |")) for line in lines] == [
-        ("1", "-"), ("5", "yes"), ("50", "no"),
+        ("1", "-"), ("5", "yes"), ("9", "too few"), ("50", "no"),
     ]  # fmt: skip
 
 
