@@ -122,9 +122,10 @@ def test_without_a_message_the_end_only_queues_a_pass() -> None:
     assert c.start_s(2) == 14
 
 
-def test_with_defer_a_completion_only_queues() -> None:
-    """slurm.md 1.1 "defer / defer_batch"."""
-    c = MiniCluster(BUILTIN + "SchedulerParameters=defer", nodes=1)
+@pytest.mark.parametrize("word", ["defer", "defer_batch"])
+def test_with_defer_a_completion_only_queues(word: str) -> None:
+    """slurm.md 1.1 "defer / defer_batch": proc_req.c looks for the word defer, which both contain."""
+    c = MiniCluster(BUILTIN + f"SchedulerParameters={word}", nodes=1)
     c.submit(1, run_s=10.25)
     c.submit(2)
     c.run(60)
@@ -182,6 +183,12 @@ def test_with_defer_salloc_waits_too() -> None:
     """slurm.md 1.1 "defer / defer_batch": no attempt at submit for any job."""
     c = MiniCluster("SchedulerParameters=defer", passes=False)
     assert not c.scheduler.try_at_submit(c.submit(1))
+
+
+def test_defer_batch_lets_salloc_try() -> None:
+    """slurm.md 1.1 "defer / defer_batch": defer_batch is for batch jobs alone, and wins over defer (job_mgr.c)."""
+    c = MiniCluster("SchedulerParameters=defer_batch,defer", passes=False)
+    assert c.scheduler.try_at_submit(c.submit(1))
 
 
 def test_22_05_looks_in_the_phase_of_its_start() -> None:

@@ -50,6 +50,10 @@ class Scheduler:
         self._last_sched_s = 0
         self._request: Call | None = None
         self._full_requested = False
+        # proc_req.c looks for the word defer, which defer_batch contains; job_mgr.c asks for defer_batch first
+        defer, batch_only = self._options.defer, self._options.defer_batch
+        self._defers_epilogs = defer or batch_only
+        self._defers_salloc = self._defers_epilogs and (not batch_only or ctld.conf.version == "22.05")
         self._options_read = False
         self._batch_delay_s = self._options.batch_sched_delay_ns // SECOND
         self._completing_waits = bool(ctld.conf.timers.complete_wait_ns) and not self._options.reduce_completing_frag
@@ -106,7 +110,7 @@ class Scheduler:
 
     def pass_now(self) -> None:
         """A job's last epilog reported: schedule(false) at once, or queued under `defer`."""
-        if self._options.defer:
+        if self._defers_epilogs:
             self.queue_pass()
         else:
             self._schedule(full=False)
@@ -232,7 +236,7 @@ class Scheduler:
         """job_allocate() for salloc: only a job of top priority, without `defer`, may start inside the RPC."""
         ctld = self._ctld
         now_s = ctld.now_s()
-        if self._options.defer or job.het_job is not None or job.deadline_s or not job.parts:
+        if self._defers_salloc or job.het_job is not None or job.deadline_s or not job.parts:
             return False
         if not self.queue.independent(job, now_s) or recently_completing(ctld):
             return False
