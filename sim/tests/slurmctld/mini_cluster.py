@@ -163,6 +163,10 @@ class OpenLimits:
 
     def __init__(self) -> None:
         self.why: dict[int, str] = {}
+        self.thresh = 0
+
+    def prio_thresh(self, job: Job) -> int:
+        return self.thresh
 
     def runnable(self, job: Job) -> str | None:
         return self.why.get(job.id)

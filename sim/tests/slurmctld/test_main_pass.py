@@ -187,6 +187,17 @@ def test_young_or_unimportant_jobs_do_not_close(text: str) -> None:
     assert c.order() == [1, 3]
 
 
+def test_jobs_below_their_priority_threshold_do_not_close() -> None:
+    """acct_policy_get_prio_thresh() stands in for bf_min_prio_reserve where a limit is set."""
+    c = still("SchedulerParameters=bf_min_prio_reserve=1")
+    c.limits.thresh = 10
+    c.submit(1, nodes=3)
+    c.submit(2, nodes=2, priority=1)
+    c.submit(3, nodes=1)
+    c.scheduler.run_pass()
+    assert c.order() == [1, 3]
+
+
 def test_waiting_for_a_licence_is_skipped() -> None:
     """slurm.md 1.2 "What does not close a partition": licence wait."""
     c = still("Licenses=tool:1")

@@ -224,7 +224,7 @@ class BackfillCycle:
     def _now_only(self, job: Job, part: Partition) -> bool:
         """Whether the job may start now but gets no reservation (bf_min_prio_reserve, bf_min_age_reserve, ...)."""
         options = self._options
-        if options.min_prio_reserve and job.priority < options.min_prio_reserve:
+        if job.priority < (self._ctld.limits.prio_thresh(job) or options.min_prio_reserve):
             return True
         if options.min_age_reserve_ns and job.eligible_s:
             self._bound(self.now_s() + 1)

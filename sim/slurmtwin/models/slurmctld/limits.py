@@ -118,6 +118,10 @@ class AccountingIdentity:
         """No limit."""
         return None
 
+    def prio_thresh(self, job: Job) -> int:  # noqa: ARG002
+        """No limit."""
+        return 0
+
     def timed_out(self, job: Job) -> bool:  # noqa: ARG002
         """Never."""
         return False
@@ -373,6 +377,16 @@ class AccountingLimits(AccountingIdentity):
             if group_set:
                 break
         return best
+
+    def prio_thresh(self, job: Job) -> int:
+        """MinPrioThresh of the first that has one: the QOS in their order, then the association."""
+        assoc = job.assoc
+        if not isinstance(assoc, Association):
+            return 0
+        for holder in (*self.qos_order(job, job.part), assoc):
+            if holder.limits.min_prio_thresh:
+                return holder.limits.min_prio_thresh
+        return 0
 
     def timed_out(self, job: Job) -> bool:
         """acct_policy_job_time_out(): GrpTRESMins, GrpWall or MaxTRESMins used up; never under safe."""

@@ -240,7 +240,7 @@ class MainPass:
         if closes and backfill.min_age_reserve_ns:
             age_s = self._now_s - job.eligible_s
             closes = bool(job.eligible_s) and age_s >= backfill.min_age_reserve_ns // SECOND
-        if closes and backfill.min_prio_reserve and job.priority < backfill.min_prio_reserve:
+        if closes and job.priority < (ctld.limits.prio_thresh(job) or backfill.min_prio_reserve):
             closes = False
         return self._close(part) if closes else True
 

@@ -161,6 +161,10 @@ class AccountingPolicy(Protocol):
         """Limits on usage can end running jobs: only then does the 30 s scan have to ask timed_out()."""
         ...
 
+    def prio_thresh(self, job: Job) -> int:
+        """acct_policy_get_prio_thresh(): below this priority nothing is held back for the job; 0: not limited."""
+        ...
+
     def timed_out(self, job: Job) -> bool:
         """acct_policy_job_time_out(): a running job's group minutes are used up (30 s scan)."""
         ...

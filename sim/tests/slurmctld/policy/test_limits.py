@@ -320,3 +320,16 @@ def test_a_limit_outweighs_busy_nodes(bench: Make) -> None:
     assert b.ctl.limits.runnable_with(second, None) == "AssocGrpCpuLimit"
     b.end(first)
     assert b.ctl.limits.runnable_with(second, None) is None
+
+
+def test_the_priority_threshold_of_the_qos_goes_before_that_of_the_association(bench: Make) -> None:
+    """man sacctmgr MinPrioThresh: below it nothing is held back for the job; children take their parent's."""
+    b = limited(bench, "add qos high minpriothresh=500", "modify account a set qos+=high minpriothresh=90")
+    assert b.ctl.limits.prio_thresh(b.job(user="ann")) == 90
+    assert b.ctl.limits.prio_thresh(b.job(user="ann", qos="high")) == 500
+
+
+def test_without_limits_there_is_no_priority_threshold(bench: Make) -> None:
+    """acct_policy_get_prio_thresh(): only with AccountingStorageEnforce=limits."""
+    b = bench(accounting=[*USERS, "modify account a set minpriothresh=90"])
+    assert b.ctl.limits.prio_thresh(b.job(user="ann")) == 0
