@@ -383,7 +383,8 @@ class AccountingLimits(AccountingIdentity):
         assoc = job.assoc
         if not isinstance(assoc, Association):
             return 0
-        for holder in (*self.qos_order(job, job.part), assoc):
+        holders: list[Qos | Association] = [*self.qos_order(job, job.part), assoc]
+        for holder in holders:
             if holder.limits.min_prio_thresh:
                 return holder.limits.min_prio_thresh
         return 0
