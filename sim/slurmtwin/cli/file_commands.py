@@ -66,9 +66,13 @@ def validate(paths: tuple[str, ...], as_json: bool) -> ExitCode:
     return ExitCode.USAGE if bad else ExitCode.FINE
 
 
-def _schemas() -> dict[str, str]:
+def _generated(folder: Path) -> dict[Path, str]:
+    """Every generated data file and its text; all but the option table lie in `folder`."""
+    from slurmtwin.workload.options import GENERATED, generated_text
+
     documents = {"scenario-1.json": scenario_json_schema(), "events-1.json": json_schema()}
-    return {name: json.dumps(doc, indent=1, sort_keys=True) + "\n" for name, doc in documents.items()}
+    texts = {folder / name: json.dumps(doc, indent=1, sort_keys=True) + "\n" for name, doc in documents.items()}
+    return {**texts, GENERATED: generated_text()}
 
 
 @click.command()
@@ -76,11 +80,9 @@ def _schemas() -> dict[str, str]:
 @click.option("--out", default=str(SCHEMA_FOLDER), show_default=True, help="Folder to write to.")
 @command("schema")
 def schema(check: bool, out: str, as_json: bool) -> ExitCode:
-    """Write the JSON Schemas of scenario files and event rows."""
-    folder = Path(out)
+    """Write the JSON Schemas of scenario files and event rows, and the option table in its quick form."""
     stale: list[str] = []
-    for name, text in _schemas().items():
-        path = folder / name
+    for path, text in _generated(Path(out)).items():
         current = path.read_text(encoding="utf-8") if path.exists() else ""
         if current == text:
             continue

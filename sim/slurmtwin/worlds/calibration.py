@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,8 +34,14 @@ def load_host_costs(version: str, path: Path = HOST_COSTS_FILE) -> tuple[HostCos
     return host_costs(entry, path), str(entry.get("origin", ""))
 
 
+@lru_cache(maxsize=4)
+def _document(path: Path, written_ns: int) -> Any:  # noqa: ARG001  a file that was written anew is read anew
+    """The file as plain values; YAML is slow to read, and each run of a campaign asks."""
+    return plain(load_yaml(path))
+
+
 def _entry(version: str, path: Path) -> dict[str, Any]:
-    document = plain(load_yaml(path))
+    document = _document(path, path.stat().st_mtime_ns if path.exists() else 0)
     if not isinstance(document, dict) or document.get("schema") != HOST_COSTS_SCHEMA:
         raise InputError(f"not a {HOST_COSTS_SCHEMA} document", Where(str(path), 1))
     entry = document.get(version)

@@ -9,7 +9,7 @@ from typing import get_type_hints
 import pytest
 
 from slurmtwin.contract.cluster import ClusterConf, PartitionConf
-from slurmtwin.workload.options import EFFECTS, VERSIONS, find_option, option_table
+from slurmtwin.workload.options import EFFECTS, GENERATED, VERSIONS, find_option, generated_text, option_table
 
 NAMES = Path(__file__).with_name("data") / "slurm_option_names.txt"
 UNDOCUMENTED = {
@@ -26,6 +26,11 @@ def rows() -> list[tuple[str, str, list[str]]]:
     """(version, section, names) as extracted from Slurm's source."""
     lines = [line.split() for line in NAMES.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     return [(line[0], line[1], line[2:]) for line in lines]
+
+
+def test_the_quick_form_of_the_table_is_fresh() -> None:
+    """slurm_defaults.json is what `slurmtwin schema` makes of the YAML file now."""
+    assert GENERATED.read_text(encoding="utf-8") == generated_text()
 
 
 @pytest.mark.parametrize(("version", "section", "names"), rows())
