@@ -110,7 +110,7 @@ def settled(deployed: Deployed, limit_s: float) -> str:
 
 def prove(tools: Reach, fault: ClusterFault) -> tuple[bool, float, str]:
     """(proven, lateness of the call in ms, proof or error) of one fault, undone afterwards."""
-    runner = FaultRunner(tools, [(0, fault, 0)], time.time_ns() + 8_500_000_000, lambda _: None)
+    runner = FaultRunner(tools, [(0, fault, 0)], time.time_ns() + 15_500_000_000, lambda _: None)
     runner.start()
     runner.join(240)
     runner.undo()

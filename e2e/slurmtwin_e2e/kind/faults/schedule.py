@@ -20,7 +20,7 @@ from slurmtwin_e2e.kind.faults.processes import ProcessFreeze, ProcessSignal
 from slurmtwin_e2e.kind.faults.services import ApiServer, ClockJump, ImagePull, JwtRotate
 from slurmtwin_e2e.kind.faults.storage import DiskFill, VolumeLost
 
-PREPARE_NS: Final = 8 * SECOND
+PREPARE_NS: Final = 15 * SECOND
 """Look-ups begin so long before the planned time."""
 CLASSES: Final = (
     ProcessSignal, ProcessFreeze, JobMemory, GroupKill, PodDelete, NodePause, NodeStop, NodeDelete, NodeMark,
