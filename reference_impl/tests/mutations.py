@@ -100,6 +100,8 @@ MUTATIONS = (
     Mutation("busy victims first", _replace(scale, "victims_of", _lowest_first), ("scale-in-order",)),
     Mutation("scale-in forgotten", _replace(scale, "condemn", lambda p: None), ("scale-in-idle",)),
     Mutation("update forgets its budget", _replace(update, "_rolling", _short_budget), ("update",)),
+    Mutation("silent nodes cost nothing", _replace(update, "_costs_nothing", lambda m, p: not m.available),
+             ("update-while-silent",)),
     Mutation("update never chosen", _replace(update, "choose", lambda p: None), ("update",)),
     Mutation("foreign drains look like ours",
              _replace(drains, "_give_back", lambda m, node, p: p.actions.append(a.ResumeNode(node.name))),

@@ -12,7 +12,7 @@ from slurmtwin_operator.testing.scenarios import STORIES, Story, end_state, play
 
 Judge = Callable[[FakeKube], dict[str, str]]
 PERTURBATIONS = 48
-"""Per story: 24 stories make 1,152."""
+"""Per story: 26 stories make 1,248."""
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)

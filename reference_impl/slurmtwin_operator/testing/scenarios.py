@@ -87,6 +87,23 @@ def bad_image(kube: FakeKube) -> None:
     kube.bad_images.add("slurmd:bad")
 
 
+def blink(kube: FakeKube) -> None:
+    """slurmctld starts anew: for half a minute no node responds, as far as it knows."""
+    kube.fault("slurmctld.restart")
+    for record in kube.slurm.nodes.values():
+        record.silent = True
+        kube.note(Kind.NODE_NOT_RESPONDING, "slurmctld", node=record.name)
+
+    def answer() -> None:
+        for record in kube.slurm.nodes.values():
+            if not record.dead:
+                record.silent = False
+                kube.note(Kind.NODE_RESPONDING, "slurmctld", node=record.name)
+        kube.slurm.schedule()
+
+    kube.after(30 * SECOND, answer)
+
+
 START: Final[Step] = (0, scale(3))
 STORIES: Final = (
     Story("create", (START,)),
@@ -99,6 +116,8 @@ STORIES: Final = (
           1200),
     Story("update-with-jobs", (START, (30, job(1, 150, 2)), (60, scale(4, "slurmd:2")), (100, job(2, 60)),
                                (300, job(3, 100)))),
+    Story("update-while-silent", (START, (30, job(1, 300)), (60, blink), (65, scale(3, "slurmd:2")),
+                                  (110, blink)), 1500),
     Story("on-delete", (START, (60, scale(3, "slurmd:2", update={"type": "on-delete"})),
                         (90, lambda k: k.delete_pod("w-1"))), 500),
     Story("scheduled", (START, (30, job(1, 300)), (60, scale(3, "slurmd:2", update={

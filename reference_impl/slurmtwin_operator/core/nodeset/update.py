@@ -39,7 +39,7 @@ def _rolling(p: Pass, old: list[Member]) -> list[Member]:
     serving = [m for m in old if m.available]
     allowed = budget(p.o.spec.update.max_unavailable, wanted)
     if p.sw.update_budget == "unavailable":
-        out = [m for m in old if not m.available]
+        out = [m for m in old if _costs_nothing(m, p)]
         allowed -= wanted - sum(1 for m in p.members if m.available and not m.condemned)
     else:
         out = []
@@ -48,6 +48,12 @@ def _rolling(p: Pass, old: list[Member]) -> list[Member]:
         p.say(Why.BUDGET, p.o.me.name)
     serving.sort(key=lambda m: m.slurm is not None and m.slurm.busy)
     return out + serving[: max(0, allowed)]
+
+
+def _costs_nothing(m: Member, p: Pass) -> bool:
+    """Slurm starts no job on it anyhow. A silent node, or a pod that is merely unready, may be back in a moment."""
+    node = m.slurm
+    return node is None or node.state == "DOWN" or node.drained or m.pod.name in p.drained
 
 
 def _window(p: Pass, needed: bool) -> bool:

@@ -158,7 +158,9 @@ class Board:
             node.drained, node.reason = True, str(row.details.get("reason", ""))
             own = node.reason.startswith(OWN_PREFIXES)
             node.foreign = node.foreign or not own
-            if not own:
+            if own:
+                self.lost_ns.pop(name, None)
+            else:
                 self.lost_ns[name] = row.t_ns
         elif row.kind == "node.resumed":
             node.drained = node.down = node.foreign = False

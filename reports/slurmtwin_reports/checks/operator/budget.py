@@ -23,7 +23,7 @@ def check(history: History) -> Verdict:
         for name in _victims(row):
             pod = board.pods.get(name)
             owner = board.sets.get(pod.node_set) if pod is not None else None
-            if pod is None or owner is None or not board.serves(name) or not _for_update(pod, owner, row):
+            if pod is None or owner is None or not _could_serve(board, pod) or not _for_update(pod, owner, row):
                 continue
             taken += 1
             out = _out_of_service(board, pod.node_set, owner, row.t_ns) + 1
@@ -34,6 +34,12 @@ def check(history: History) -> Verdict:
     if findings:
         return broken(NAME, findings)
     return holds(NAME, f"{taken} nodes taken out") if board.sets else unknown(NAME, "no node sets in the rows")
+
+
+def _could_serve(board: Board, pod: PodState) -> bool:
+    """It serves, or would in a moment: a silent node may be back."""
+    node = board.nodes.get(pod.name)
+    return node is not None and pod.ready and not pod.deleting and not (node.down or node.drained)
 
 
 def _victims(row: Row) -> list[str]:
