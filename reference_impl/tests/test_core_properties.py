@@ -106,7 +106,7 @@ def memories(draw: st.DrawFn) -> Memory:
 
 
 @given(observations(some_switches()), memories(), st.integers(0, 1000))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_order_of_lists_changes_nothing(observed: NodeSetObserved, memory: Memory, seed: int) -> None:
     """The same objects in another order give the same plan, and the same objects the same plan again."""
     decided = plan(observed, memory, NOW)
@@ -115,7 +115,7 @@ def test_order_of_lists_changes_nothing(observed: NodeSetObserved, memory: Memor
 
 
 @given(observations(some_switches()), memories())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_all_of_it_is_json(observed: NodeSetObserved, memory: Memory) -> None:
     """Observation and plan survive JSON, are hashable, and a plan from the copy is equal."""
     copy = read_observed("NodeSet", json.loads(json.dumps(to_json(observed))))
@@ -132,7 +132,7 @@ def deleted(decided: Plan) -> set[str]:
 
 
 @given(observations(), memories(), st.integers(1, 3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_more_replicas_never_delete_more(observed: NodeSetObserved, memory: Memory, more: int) -> None:
     """Monotone: raising replicas adds no scale-in; what is deleted then would have been without."""
     by_hand = observed.spec.update.model_copy(update={"type": "on-delete"})
@@ -144,7 +144,7 @@ def test_more_replicas_never_delete_more(observed: NodeSetObserved, memory: Memo
 
 
 @given(observations(), memories())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_default_deletes_only_what_may_go(observed: NodeSetObserved, memory: Memory) -> None:
     """By default a pod is deleted only when dead, or with a guard that re-reads its node, never while Slurm is away."""
     pods = {pod.name: pod for pod in observed.pods}
@@ -159,7 +159,7 @@ def test_default_deletes_only_what_may_go(observed: NodeSetObserved, memory: Mem
 
 
 @given(observations(), memories())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_default_never_touches_foreign_drains(observed: NodeSetObserved, memory: Memory) -> None:
     """Nodes that others drained are neither resumed nor drained again; nothing is told to a Slurm that is away."""
     foreign = {n.name for n in observed.slurm.nodes if n.drained and not n.reason.startswith(PREFIX)}
@@ -170,7 +170,7 @@ def test_default_never_touches_foreign_drains(observed: NodeSetObserved, memory:
 
 
 @given(observations(), memories())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_an_old_generation_is_left_alone(observed: NodeSetObserved, memory: Memory) -> None:
     """A spec older than one already acted on (time travel) leads to no action."""
     memory = replace(memory, generation=observed.me.generation + 1)

@@ -138,7 +138,7 @@ def test_allowed_privilege_is_the_only_way_to_one() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(sorted(CONF_OPTIONS)), st.text(max_size=20), max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_whatever_is_accepted_gives_one_line_per_option(conf: dict[str, str]) -> None:
     """Accepted settings render as one Key=Value line each; nothing else appears in slurm.conf."""
     try:
@@ -152,7 +152,7 @@ def test_whatever_is_accepted_gives_one_line_per_option(conf: dict[str, str]) ->
 
 
 @given(ANY_JSON)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_nonsense_is_an_input_error(document: Any) -> None:
     """Any JSON that is no observation is an InputError, never a traceback."""
     for kind in ("NodeSet", "Cluster", "PodGroup", "Dispatch", "Secret"):
