@@ -84,7 +84,8 @@ def records() -> list[Owned]:
     if not names:
         return []
     found = []
-    for entry in json.loads(docker("volume", "inspect", *names).stdout):
+    # a cluster may go between the two calls: what is still there is listed, exit code 1 for the rest
+    for entry in json.loads(docker("volume", "inspect", *names, check=False).stdout or "[]"):
         labels = entry["Labels"]
         found.append(
             Owned(labels[CLUSTER_LABEL], labels[OWNER_LABEL], labels[KEEP_LABEL] == "true", labels[SPEC_LABEL])
