@@ -59,6 +59,10 @@ class Report:
     footer: str = field(default="Made by slurmtwin. Nothing in this file is loaded from elsewhere.")
 
 
+_URGENCY: Final = {Outcome.BROKEN: 0, Outcome.DIFFER: 0, Outcome.UNKNOWN: 1}
+"""Order of the verdict table: what a reader must look at comes first, all else as it was checked."""
+
+
 def write_report(path: Path | str, report: Report) -> int:
     """Write the file; returns its size in bytes."""
     text = render(report)
@@ -82,7 +86,7 @@ def render(report: Report) -> str:
     verdicts = list(report.verdicts) or [v for s in report.sections for v in s.verdicts]
     count = len(report.sections)
     anchors = {(s.scenario, s.version): f"run-{i}" for i, s in enumerate(report.sections, 1)}
-    rows = scenario_rows(verdicts)
+    rows = sorted(scenario_rows(verdicts), key=lambda row: _URGENCY.get(row["verdict"], 2))
     for row in rows:
         row["anchor"] = anchors.get((row["scenario"], row["version"]), "")
         row["fine"] = row["verdict"] not in FINDINGS
@@ -162,7 +166,7 @@ def tiles(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 def _hint(report: Report) -> str:
     real = any(s.pairs for s in report.sections)
-    text = "One row per scenario and Slurm version; the worst verdict gives the reason."
+    text = "One row per scenario and Slurm version, findings first; the worst verdict gives the reason."
     if real:
         text += " A phase compares the twin with recorded runs of unmodified Slurm; a property must hold in each run."
     return text
@@ -240,7 +244,8 @@ def _figures(section: Section, twins: Sequence[_Run], reals: Sequence[_Run]) -> 
     for word, run in sides:
         if facts is None or not capacity:
             break
-        what = f"{len(facts.node_cpus)} nodes from top to bottom"
+        count = len(facts.node_cpus)
+        what = f"{count} nodes from top to bottom" if count > 1 else "one node"
         if run.starts > figures.MOST_JOBS:
             what += ", darker is fuller"
         svg = figures.gantt(run.table, facts, span, f"Nodes over time, {word}")

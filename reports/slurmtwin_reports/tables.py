@@ -37,6 +37,9 @@ def scenario_rows(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
         good = sum(v.outcome in (Outcome.AGREE, Outcome.HOLDS) for v in members)
         fine = _rank(worst) <= 1
         reason = f"{good} of {len(members)} verdicts good" if fine else f"{worst.subject}: {worst.reason}"
+        others = sum(_rank(v) > 1 for v in members) - 1
+        if others > 0:
+            reason += f"; {others} more of {len(members)} verdicts {'is' if others == 1 else 'are'} not good"
         outcome = _summary_word(members) if fine else worst.outcome
         rows.append({"scenario": scenario, "version": version, "verdict": str(outcome), "reason": reason,
                      "verdicts": len(members), "known": known})  # fmt: skip

@@ -216,3 +216,19 @@ def test_ticks_are_round(scale: Scale, texts: list[str]) -> None:
 def test_chart_text_is_escaped() -> None:
     """A describing text cannot leave its attribute."""
     assert "<script" not in Chart(Linear(0, 1), Linear(0, 1), NASTY).text()
+
+
+def test_what_must_be_looked_at_comes_first() -> None:
+    """Findings, then what could not be judged, then the rest in its order; a row says how many more are not good."""
+
+    def judged(scenario: str, *outcomes: Outcome) -> list[Verdict]:
+        return [Verdict(scenario=scenario, subject=f"p{i}", outcome=o, reason="r") for i, o in enumerate(outcomes)]
+
+    verdicts = [
+        *judged("calm", Outcome.HOLDS), *judged("dark", Outcome.UNKNOWN),
+        *judged("loud", Outcome.DIFFER, Outcome.BROKEN, Outcome.AGREE), *judged("last", Outcome.AGREE),
+    ]  # fmt: skip
+    text = render(Report("t", [], verdicts))
+    places = [text.index(f">{name}<") for name in ("loud", "dark", "calm", "last")]
+    assert places == sorted(places)
+    assert "p1: r; 1 more of 3 verdicts is not good" in text
