@@ -20,7 +20,7 @@ from slurmtwin.worlds.replay import replay_scenario
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
-COUNTS = {"w2000": (24216, 31668), "o1000": (13574, 16618)}
+COUNTS = {"w2000": (24191, 31683), "o1000": (13517, 16601)}
 """(rows of the event table, events of the engine): both move only when the model does."""
 
 
