@@ -79,7 +79,8 @@ class CompiledPlanner(PlainPlanner):
                 self._attempt(int(state[kernel.RECORD]))
         self.tested = int(state[kernel.TESTED])
         self.valid_until_s = int(state[kernel.VALID_UNTIL])
-        self.planned = told
+        if told:
+            self.planned = int.from_bytes(np.bitwise_or.reduce(self._nodes_planned[:told]).tobytes(), "little")
 
     def _begin_cycle(self, now_s: int, records: int) -> None:
         """An empty map, and what does not change within the cycle."""
@@ -99,7 +100,8 @@ class CompiledPlanner(PlainPlanner):
             now_s, self._window_s, resolution_s, linear_s, not self._latest, self._latest,
             options.max_job_test, options.node_space_size, exact,
         )  # fmt: skip
-        self._state[:] = (1, 1, 0, FAR_S, 0, 0, 0, -1)
+        self._state[:] = 0
+        self._state[[kernel.SLOTS, kernel.RECORDS, kernel.VALID_UNTIL, kernel.REFUSED]] = (1, 1, FAR_S, -1)
 
     def _running(self, now_s: int) -> kernel.Running:
         """Expected ends, bitmaps, and for jobs past their end when they are taken to go."""

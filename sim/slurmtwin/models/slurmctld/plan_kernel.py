@@ -57,13 +57,15 @@ class Workspace(NamedTuple):
     """Runs of consecutive nodes."""
 
 
-DONE, START = 0, 1
-"""What plan() came back for: the cycle is over; the record of STATE_RECORD fits now and is to be started."""
+DONE, START, KEPT, SKIPPED, LATER = range(5)
+"""What came of a record: the map is full; it fits now and is to be started; it got a reservation; none; not yet
+decided. plan() comes back with DONE at the end of the cycle and with START."""
 
-SLOTS, RECORDS, TESTED, VALID_UNTIL, RESERVED, ALIVE, RECORD, REFUSED = range(8)
+SLOTS, RECORDS, TESTED, VALID_UNTIL, RESERVED, ALIVE, RECORD, REFUSED, BOUND, REACHED, TRIED = range(11)
 """Places of the state: slots of the map, records it used, jobs tested, bound of the outcome, reservations made,
-first length still alive, record to go on with, record whose start was refused (-1: none)."""
-STATE_SIZE: Final = 8
+first length still alive, record to go on with, record whose start was refused (-1: none); of the present record its
+bound, whether it counts as tested, tries cut short."""
+STATE_SIZE: Final = 11
 
 NOW, WINDOW, RESOLUTION, LINEAR, ALL_RELEVANT, LATEST, MOST_TESTED, MOST_RECORDS, EXACT = range(9)
 """Places of the settings."""
@@ -346,14 +348,12 @@ def _overlaps(start_s: int, end_s: int, nodes: Row, space: Map, state: Array) ->
 
 
 @njit(cache=True)
-def _had_nodes(
-    tries: Array, tried: int, length_s: int, count: int, everywhere: Row, space: Map, state: Array, avail: Row
-) -> bool:
+def _had_nodes(tries: Array, length_s: int, count: int, masks: Rows, space: Map, state: Array) -> bool:
     """Some try cut short had as many unreserved nodes as the job needs, free or not."""
-    begin, end, free = space.begin, space.end, space.free
-    for number in range(tried):
+    begin, end, free, avail = space.begin, space.end, space.free, masks[USABLE]
+    for number in range(state[TRIED]):
         start_s = tries[number]
-        avail[:] = everywhere
+        avail[:] = masks[EVERYWHERE]
         for place in range(_after(end, state[SLOTS], start_s), state[SLOTS]):
             if begin[place] > start_s + length_s:
                 break
@@ -365,12 +365,12 @@ def _had_nodes(
 
 
 @njit(cache=True)
-def _nothing_can_start(alive: Array, idle: Row, settings: Array, space: Map, state: Array, left: Row) -> bool:
+def _nothing_can_start(alive: Array, masks: Rows, settings: Array, space: Map, state: Array) -> bool:
     """No job behind has as many idle, unreserved nodes over its whole length as it needs at least."""
-    begin, end, free = space.begin, space.end, space.free
+    begin, end, free, left = space.begin, space.end, space.free, masks[USABLE]
     now_s, slots = settings[NOW], state[SLOTS]
     place = _after(end, slots, now_s)
-    left[:] = idle
+    left[:] = masks[IDLE]
     for number in range(state[ALIVE], alive.shape[0]):
         over_s = now_s + alive[number, 0]
         while place < slots and begin[place] <= over_s:
@@ -398,6 +398,127 @@ def _fill(everything: Row, running: Running) -> None:
 
 
 @njit(cache=True)
+def _next_try(place: int, start_s: int, length_s: int, count: int, settings: Array, space: Map, state: Array,
+              tries: Array) -> tuple[int, int, int]:  # fmt: skip
+    """(first slot, start, next try), on to the slot behind which more nodes are free: that one bounds the try."""
+    begin, end, grows, most = space.begin, space.end, space.grows, space.most
+    last, ahead = state[SLOTS] - 1, place
+    while ahead < last:
+        if grows[ahead]:
+            if most[ahead] >= count or begin[ahead] > start_s + length_s:
+                return place, start_s, end[ahead]
+            if settings[EXACT]:
+                tries[state[TRIED]] = start_s
+                state[TRIED] += 1
+            start_s = end[ahead]
+            place = ahead + 1
+        elif begin[ahead] > start_s + length_s:
+            break
+        ahead += 1
+    return place, start_s, 0
+
+
+@njit(cache=True)
+def _scan(place: int, start_s: int, later_s: int, length_s: int, count: int, masks: Rows, settings: Array, space: Map,
+          running: Running, state: Array, tries: Array) -> tuple[bool, int]:  # fmt: skip
+    """The nodes unreserved in all slots of the try, into masks[USABLE]: (may be enough, next try)."""
+    begin, end, free, avail = space.begin, space.end, space.free, masks[USABLE]
+    ends, last = running.ends, state[SLOTS] - 1
+    freed = running.freed[_after(ends, ends.size, later_s) if later_s else ends.size]
+    avail[:] = masks[EVERYWHERE]
+    while place <= last and begin[place] <= start_s + length_s:
+        total = 0
+        for i in range(avail.size):
+            avail[i] &= free[place, i]
+            total += _bits(avail[i] & freed[i])
+        place += 1
+        if later_s and total < count:
+            if settings[EXACT]:
+                tries[state[TRIED]] = start_s
+                state[TRIED] += 1
+            return False, later_s
+    if place <= last:
+        if not later_s and place + 1 < last:
+            later_s = end[place + 1]
+        if start_s <= settings[NOW]:
+            state[BOUND] = min(state[BOUND], begin[place] - length_s)
+    return True, later_s
+
+
+@njit(cache=True)
+def _with_start(record: int, tried_s: int, later_s: int, found_s: int, length_s: int, masks: Rows, settings: Array,
+                space: Map, running: Running, state: Array, chosen: Row) -> tuple[int, int]:  # fmt: skip
+    """(LATER, next try or 0), or what became of the record: started, reserved, skipped, or the map is full."""
+    now_s, window_s, resolution_s = settings[NOW], settings[WINDOW], settings[RESOLUTION]
+    start_s = max(found_s, tried_s)
+    begin_s = start_s // resolution_s * resolution_s
+    over_s = (start_s + length_s + resolution_s - 1) // resolution_s * resolution_s
+    if start_s > now_s:
+        if _overlaps(begin_s, over_s, chosen, space, state):
+            return LATER, start_s + (resolution_s if start_s == tried_s and settings[LATEST] else 0)
+    else:
+        state[BOUND] = min(state[BOUND], now_s + 1)
+        later_s = 0
+        if _meet(chosen, masks[COMPLETING]):
+            start_s = now_s + 1
+            begin_s = start_s // resolution_s * resolution_s
+            over_s = (start_s + length_s + resolution_s - 1) // resolution_s * resolution_s
+        elif state[REFUSED] != record:
+            return START, 0
+        if _overlaps(begin_s, over_s, chosen, space, state):
+            return LATER, start_s
+    if later_s and start_s > later_s:
+        return LATER, later_s
+    if start_s > now_s + window_s:
+        state[BOUND] = min(state[BOUND], start_s - window_s)
+        return SKIPPED, 0
+    if state[RECORDS] >= settings[MOST_RECORDS]:
+        return DONE, 0
+    if over_s >= space.end[state[SLOTS] - 1]:
+        _bound_by_window(settings, space, state)
+    _reserve(begin_s, over_s, chosen, settings, space, running, state)
+    return KEPT, start_s
+
+
+@njit(cache=True)
+def _bound_by_window(settings: Array, space: Map, state: Array) -> None:
+    bound_s = space.end[state[SLOTS] - 1] + settings[RESOLUTION] - settings[WINDOW]
+    state[BOUND] = min(state[BOUND], bound_s)
+
+
+@njit(cache=True)
+def _test(record: int, count: int, length_s: int, lowest: bool, masks: Rows, settings: Array, space: Map,
+          running: Running, state: Array, tries: Array, work: Workspace) -> tuple[int, int]:  # fmt: skip
+    """One record: what became of it, and its expected start where it got a reservation."""
+    start_s = settings[NOW]
+    state[BOUND], state[REACHED], state[TRIED] = _FAR, 0, 0
+    place = _after(space.end, state[SLOTS], start_s)
+    if place < state[SLOTS]:
+        state[BOUND] = space.end[place]
+    while True:
+        if space.end[state[SLOTS] - 1] < start_s:
+            _bound_by_window(settings, space, state)
+            return SKIPPED, 0
+        place, start_s, later_s = _next_try(place, start_s, length_s, count, settings, space, state, tries)
+        fits, later_s = _scan(
+            place, start_s, later_s, length_s, count, masks, settings, space, running, state, tries
+        )  # fmt: skip
+        if fits and _count(masks[USABLE]) >= count:
+            state[REACHED] = 1
+            found_s = _will_run(masks[USABLE], count, lowest, start_s, later_s, settings, running, work)
+            if found_s >= 0:
+                outcome, later_s = _with_start(
+                    record, start_s, later_s, found_s, length_s, masks, settings, space, running, state, work.chosen
+                )
+                if outcome != LATER:
+                    return outcome, later_s
+        if not later_s:
+            return SKIPPED, 0
+        start_s = later_s
+        place = _after(space.end, state[SLOTS], start_s)
+
+
+@njit(cache=True)
 def plan(
     wanted: Array, lengths: Array, masks: Rows, settings: Array, state: Array, space: Map, running: Running,
     alive: Array, plans: Array, planned: Rows,
@@ -408,115 +529,35 @@ def plan(
     nodes) of what may still start, by length. plans, planned: (record, expected start) and nodes of every
     reservation made so far, state[RESERVED] of them.
     """
-    words, jobs = masks.shape[1], running.ends.size
-    begin, end, free, grows, most = space
-    ends, freed = running.ends, running.freed
-    everywhere, completing, avail = masks[EVERYWHERE], masks[COMPLETING], masks[USABLE]
-    now_s, window_s, resolution_s = settings[NOW], settings[WINDOW], settings[RESOLUTION]
-    chosen = np.empty(words, np.uint64)
+    words = masks.shape[1]
     runs = words * 32 + 1
-    work = Workspace(chosen, np.empty(words, np.uint64), np.empty(runs, np.int64), np.empty(runs, np.int64))
-    tries = np.empty(begin.size + 1 if settings[EXACT] else 1, np.int64)  # each begins at another slot
+    work = Workspace(
+        np.empty(words, np.uint64), np.empty(words, np.uint64), np.empty(runs, np.int64), np.empty(runs, np.int64)
+    )
+    tries = np.empty(space.begin.size + 1 if settings[EXACT] else 1, np.int64)  # each begins at another slot
     _fill(masks[ALL], running)
     _mend(0, state[SLOTS], space, running, state)
     for record in range(state[RECORD], wanted.size):
         if state[TESTED] >= settings[MOST_TESTED]:
             return DONE
         count, length_s, lowest = abs(wanted[record]), lengths[record], wanted[record] < 0
-        bound_s, reached, tried = _FAR, False, 0
-        start_s = now_s
-        place = _after(end, state[SLOTS], start_s)
-        if place < state[SLOTS]:
-            bound_s = min(bound_s, end[place])
-        while True:
-            last = state[SLOTS] - 1
-            if end[last] < start_s:
-                bound_s = min(bound_s, end[last] + resolution_s - window_s)
-                break
-            end_s = start_s + length_s
-            ahead = place
-            while ahead < last:  # on to the slot behind which more nodes are free; that one bounds this try
-                if grows[ahead]:
-                    if most[ahead] >= count or begin[ahead] > end_s:
-                        break
-                    if settings[EXACT]:
-                        tries[tried] = start_s
-                        tried += 1
-                    start_s = end[ahead]
-                    end_s = start_s + length_s
-                    place = ahead + 1
-                elif begin[ahead] > end_s:
-                    break
-                ahead += 1
-            later_s = end[ahead] if ahead < last and grows[ahead] else 0
-            gone = _after(ends, jobs, later_s) if later_s else jobs
-            avail[:] = everywhere
-            fits = True
-            while place <= last and begin[place] <= end_s:
-                total = 0
-                for i in range(words):
-                    avail[i] &= free[place, i]
-                    total += _bits(avail[i] & freed[gone, i])
-                place += 1
-                if later_s and total < count:
-                    fits = False
-                    if settings[EXACT]:
-                        tries[tried] = start_s
-                        tried += 1
-                    break
-            if fits and place <= last:
-                if not later_s and place + 1 < last:
-                    later_s = end[place + 1]
-                if start_s <= now_s:
-                    bound_s = min(bound_s, begin[place] - length_s)
-            if fits and _count(avail) >= count:
-                reached = True
-                found_s = _will_run(avail, count, lowest, start_s, later_s, settings, running, work)
-                if found_s >= 0:
-                    at_s = max(found_s, start_s)
-                    begin_s = at_s // resolution_s * resolution_s
-                    over_s = (at_s + length_s + resolution_s - 1) // resolution_s * resolution_s
-                    if at_s > now_s:
-                        if _overlaps(begin_s, over_s, chosen, space, state):
-                            start_s = at_s + (resolution_s if at_s == start_s and settings[LATEST] else 0)
-                            place = _after(end, state[SLOTS], start_s)
-                            continue
-                    else:
-                        bound_s = min(bound_s, now_s + 1)
-                        later_s = 0
-                        if _meet(chosen, completing):
-                            at_s = now_s + 1
-                            begin_s = at_s // resolution_s * resolution_s
-                            over_s = (at_s + length_s + resolution_s - 1) // resolution_s * resolution_s
-                        elif state[REFUSED] != record:
-                            state[RECORD] = record
-                            return START
-                        if _overlaps(begin_s, over_s, chosen, space, state):
-                            start_s = at_s
-                            place = _after(end, state[SLOTS], start_s)
-                            continue
-                    if not later_s or at_s <= later_s:
-                        if at_s > now_s + window_s:
-                            bound_s = min(bound_s, at_s - window_s)
-                            break
-                        if state[RECORDS] >= settings[MOST_RECORDS]:
-                            return DONE
-                        if over_s >= end[last]:
-                            bound_s = min(bound_s, end[last] + resolution_s - window_s)
-                        _reserve(begin_s, over_s, chosen, settings, space, running, state)
-                        number = state[RESERVED]
-                        plans[number, 0], plans[number, 1] = record, at_s
-                        planned[number] = chosen
-                        state[RESERVED] += 1
-                        break
-            if not later_s:
-                break
-            start_s = later_s
-            place = _after(end, state[SLOTS], start_s)
-        if not reached and tried:
-            reached = _had_nodes(tries, tried, length_s, count, everywhere, space, state, avail)
-        state[TESTED] += reached
-        state[VALID_UNTIL] = min(state[VALID_UNTIL], bound_s)
-        if state[RESERVED] and _nothing_can_start(alive, masks[IDLE], settings, space, state, avail):
+        outcome, start_s = _test(
+            record, count, length_s, lowest, masks, settings, space, running, state, tries, work
+        )  # fmt: skip
+        if outcome == DONE:
+            return DONE
+        if outcome == START:
+            state[RECORD] = record
+            return START
+        if outcome == KEPT:
+            number = state[RESERVED]
+            plans[number, 0], plans[number, 1] = record, start_s
+            planned[number] = work.chosen
+            state[RESERVED] += 1
+        if not state[REACHED] and _had_nodes(tries, length_s, count, masks, space, state):
+            state[REACHED] = 1
+        state[TESTED] += state[REACHED]
+        state[VALID_UNTIL] = min(state[VALID_UNTIL], state[BOUND])
+        if state[RESERVED] and _nothing_can_start(alive, masks, settings, space, state):
             return DONE
     return DONE
