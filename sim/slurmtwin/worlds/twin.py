@@ -52,8 +52,10 @@ if TYPE_CHECKING:
 STALL_NS: Final = 30 * DAY
 """A run in which no job has started or ended for so long, and none runs, will not move any more."""
 _FEW: Final = 10_000
-_GC_THRESHOLDS: Final = (200_000, 20, 20)
-"""The models free by reference count; the collector only has to catch rare cycles, and not in what was there before."""
+_GC_THRESHOLDS: Final = (20_000, 20, 20)
+"""Most of a run is freed by reference count. A queue record and its sort entry name each other, and with them hangs
+the whole job: the collector takes them a thousand jobs at a time. What was there before the run is left alone.
+"""
 _NO_PROGRAMS: Final = ("/bin/true", "/usr/bin/true")
 """Power-saving programs that do nothing: the scenario's own faults stop and start the slurmds."""
 
