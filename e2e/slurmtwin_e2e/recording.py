@@ -126,7 +126,9 @@ def write_recording(
     if scenario.workload.file is None:
         _write_folder(target, place, manifest, events, resolved_text(scenario, place), jobs)
     else:
-        _write_folder(target, place, without_paths(manifest), times_only(events))
+        kept = times_only(events)
+        manifest = replace(without_paths(manifest), results={**manifest.results, "events": len(kept)})
+        _write_folder(target, place, manifest, kept)
     return target
 
 

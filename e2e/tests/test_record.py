@@ -188,6 +188,7 @@ def test_of_a_trace_only_numbers_times_and_nodes_are_kept(tmp_path: Path) -> Non
     assert {row["kind"] for row in rows} == {
         "job.submitted", "job.started", "job.ended", "run.started", "run.ended", "slurmctld.started", "slurmd.started",
     }  # fmt: skip
+    assert read_manifest(folder).results["events"] == len(rows)
     manifest = (folder / "manifest.json").read_text()
     assert "/home/site" not in manifest
     assert '"(a path)"' in manifest
