@@ -142,7 +142,16 @@ def fault_of(row: Row) -> dict[str, Any]:
 
 def forgets(row: Row) -> bool:
     """May slurmctld have forgotten something at this row: a crash (slurm.md 5.3), or its state is lost."""
-    return row.kind == "slurmctld.crashed" or loses_state(row)
+    return row.kind == "slurmctld.crashed" or kills_slurmctld(row) or loses_state(row)
+
+
+def kills_slurmctld(row: Row) -> bool:
+    """slurmctld's process is killed in its pod; the fault's signal is KILL where none is named."""
+    if row.kind != "fault.injected":
+        return False
+    fault = fault_of(row)
+    killed = fault.get("kind") == "process.signal" and fault.get("signal", "KILL") == "KILL"
+    return killed and fault.get("target") == "slurmctld"
 
 
 def loses_state(row: Row) -> bool:
