@@ -69,7 +69,10 @@ def _rounded(value: float) -> float:
 def _imbalance(free: dict[int, int]) -> float:
     """Standard deviation of free CPUs over NUMA nodes, to three decimals."""
     mean = _rounded(sum(free.values()) / len(free))
-    return _rounded(math.sqrt(sum((count - mean) ** 2 for count in free.values()) / len(free)))
+    total = 0.0
+    for count in free.values():
+        total += (count - mean) * (count - mean)  # as Go adds; sum() is more exact since Python 3.12
+    return _rounded(math.sqrt(total / len(free)))
 
 
 @dataclass(slots=True)
