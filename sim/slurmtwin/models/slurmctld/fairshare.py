@@ -9,7 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from math import inf, log
+from operator import add
 from typing import Final
 
 from slurmtwin.contract.clock import SECOND
@@ -260,7 +262,8 @@ class ClassicFairShare:
         if not (assoc.shares_norm and holder.shares_norm and holder.usage_efctv and assoc.usage_norm):
             return assoc.usage_norm
         above = holder.usage_efctv / holder.shares_norm
-        siblings = sum(s.usage_norm for s in holder.children if s.shares_raw != USE_PARENT) / holder.shares_norm
+        level = [s.usage_norm for s in holder.children if s.shares_raw != USE_PARENT]
+        siblings = reduce(add, level, 0.0) / holder.shares_norm  # sum() rounds otherwise since Python 3.12
         own = assoc.usage_norm / assoc.shares_norm / siblings
         power = 1.0
         if above and own and log(above) * log(own) < 0:
