@@ -110,7 +110,7 @@ def replay(
     resources = done.run.manifest.resources
     rate = round(done.jobs / resources["wall_s"], 1) if resources["wall_s"] else None
     document = {
-        "jobs": done.jobs, "dropped": trace.account.dropped_rows, "account": done.account,
+        "jobs": done.jobs, "dropped": trace.account.dropped_rows, "rejected": done.rejected, "account": done.account,
         "wall_s": resources["wall_s"], "jobs_per_s": rate, "max_rss_mb": resources["max_rss_mb"],
         "mean_wait_s": done.mean_wait_s, "event_hash": done.run.event_hash, "events": done.run.event_count,
         "stop_reason": done.run.stop_reason, "seed": seed, "starts": starts, "out": out,
@@ -125,6 +125,8 @@ def replay(
         for title in ("dropped", "altered"):
             for reason, tally in done.account.get(title, {}).items():
                 say(f"{title} {tally['count']}: {reason} (first: {', '.join(tally['first'][:2])})")
+        for reason, count in done.rejected.items():
+            say(f"rejected at submission {count}: {reason}")
         for note in done.account.get("notes", []):
             say(f"note: {note}")
     return ExitCode.FINE if done.run.stop_reason == "done" else ExitCode.UNKNOWN

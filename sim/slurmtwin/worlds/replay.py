@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +33,8 @@ class Replay:
     jobs: int
     account: dict[str, Any]
     mean_wait_s: float | None
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rejected: dict[str, int] = field(default_factory=dict)
+    """Jobs that slurmctld refused at submission, by the error it gave."""
 
 
 def trace_of(path: Path, form: str = "", lenient: bool = False, swf: SwfOptions | None = None) -> JobStream:
@@ -97,10 +100,25 @@ def replay(
         where = folder or Path(scratch)
         run = run_scenario(scenario, ".", TwinOptions(seed=seed, folder=where, tie_seed=tie_seed), iter(trace))
         mean_wait_s, jobs = _waits(where)
+        rejected = _rejected(where)
         if starts is not None:
             _write_starts(run, where, starts)
     account = trace.account.as_dict() if isinstance(trace, JobStream) else {}
-    return Replay(run, jobs, account, mean_wait_s)
+    return Replay(run, jobs, account, mean_wait_s, rejected)
+
+
+def _rejected(folder: Path) -> dict[str, int]:
+    """How many jobs were refused at submission, by error."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    counted: Counter[str] = Counter()
+    for batch in pq.ParquetFile(folder / "events.parquet").iter_batches(columns=["kind", "detail"]):
+        refused = batch.filter(pc.equal(batch["kind"], "job.rejected"))
+        counted.update(
+            json.loads(detail or "{}").get("reason", "no reason given") for detail in refused["detail"].to_pylist()
+        )
+    return dict(sorted(counted.items()))
 
 
 def _waits(folder: Path) -> tuple[float | None, int]:
