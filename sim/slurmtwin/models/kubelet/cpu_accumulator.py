@@ -38,38 +38,28 @@ class CpuAccumulator:
 
     def numa_order(self) -> list[int]:
         """NUMA nodes with a free CPU, in order."""
-        numa = self.topology.numa_nodes
+        numa, sockets = self.topology.numa_nodes, self.topology.sockets
         if self._numa_first:
             return self._ordered(numa, self.free)
-        return [
-            node
-            for socket in self._ordered(self.topology.sockets, self.free)
-            for node in self._ordered(numa, self.topology.sockets[socket] & self.free)
-        ]
+        return self._inside(self._ordered(sockets, self.free), sockets, numa)
 
     def _socket_order(self) -> list[int]:
-        sockets = self.topology.sockets
+        numa, sockets = self.topology.numa_nodes, self.topology.sockets
         if not self._numa_first:
             return self._ordered(sockets, self.free)
-        return [
-            socket
-            for node in self._ordered(self.topology.numa_nodes, self.free)
-            for socket in self._ordered(sockets, self.topology.numa_nodes[node] & self.free)
-        ]
+        return self._inside(self._ordered(numa, self.free), numa, sockets)
 
     def _core_order(self) -> list[int]:
         if self._numa_first:
-            parents, groups = self._socket_order(), self.topology.sockets
-        else:
-            parents, groups = self.numa_order(), self.topology.numa_nodes
-        return [core for parent in parents for core in self._ordered(self.topology.cores, groups[parent] & self.free)]
+            return self._inside(self._socket_order(), self.topology.sockets, self.topology.cores)
+        return self._inside(self.numa_order(), self.topology.numa_nodes, self.topology.cores)
 
     def _uncore_order(self) -> list[int]:
-        return [
-            cache
-            for node in self.numa_order()
-            for cache in self._ordered(self.topology.uncore_caches, self.topology.numa_nodes[node] & self.free)
-        ]
+        return self._inside(self.numa_order(), self.topology.numa_nodes, self.topology.uncore_caches)
+
+    def _inside(self, parents: list[int], outer: Mapping[int, int], inner: Mapping[int, int]) -> list[int]:
+        """The inner groups in order, parent by parent."""
+        return [key for parent in parents for key in self._ordered(inner, outer[parent] & self.free)]
 
     def _ordered(self, groups: Mapping[int, int], within: int) -> list[int]:
         """Groups with a CPU in ``within``, by all their free CPUs, then by id."""

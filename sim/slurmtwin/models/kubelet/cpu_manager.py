@@ -93,7 +93,7 @@ class CpuManager:
         self.options = options or CpuPolicyOptions()
         self._topology = topology
         self._reusable: tuple[str, int] = ("", 0)
-        self.reserved = 0
+        self.reserved = self._reserved_cores = 0
         if policy == "static":
             self._reserve(reserved, reserved_count, single_numa_node=single_numa_node)
         elif self.options != CpuPolicyOptions():
@@ -294,12 +294,3 @@ class CpuManager:
             return take_distributed(self._topology, free, wanted, chunk=chunk, spread=spread)
         by_uncore = options.prefer_align_cpus_by_uncorecache
         return take_packed(self._topology, free, wanted, spread=spread, by_uncore=by_uncore)
-
-    def double_booked(self) -> int:
-        """CPUs that two containers of different pods hold; never any in a sound state."""
-        seen = twice = 0
-        for containers in self.checkpoint.entries.values():
-            pod = union(containers.values())
-            twice |= seen & pod
-            seen |= pod
-        return twice

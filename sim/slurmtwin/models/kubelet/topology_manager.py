@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from slurmtwin.contract.errors import InputError
@@ -50,14 +51,15 @@ class NumaInfo:
         return total / (len(nodes) ** 2)
 
 
-def subsets(nodes: int) -> list[int]:
-    """All non-empty subsets of a set, by size."""
+@cache
+def subsets(nodes: int) -> tuple[int, ...]:
+    """All non-empty subsets of a set, by size; asked for with every hint, so kept."""
     chosen: list[int] = []
     subset = nodes
     while subset:
         chosen.append(subset)
         subset = (subset - 1) & nodes
-    return sorted(chosen, key=lambda numa: (numa.bit_count(), numa))
+    return tuple(sorted(chosen, key=lambda numa: (numa.bit_count(), numa)))
 
 
 def _offers(hints: Iterable[Hints]) -> list[list[TopologyHint]]:
