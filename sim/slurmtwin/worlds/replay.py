@@ -99,50 +99,44 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="slurmtwin-replay-") as scratch:
         where = folder or Path(scratch)
         run = run_scenario(scenario, ".", TwinOptions(seed=seed, folder=where, tie_seed=tie_seed), iter(trace))
-        mean_wait_s, jobs = _waits(where)
-        rejected = _rejected(where)
+        mean_wait_s, jobs, rejected = _outcomes(where)
         if starts is not None:
             _write_starts(run, where, starts)
     account = trace.account.as_dict() if isinstance(trace, JobStream) else {}
     return Replay(run, jobs, account, mean_wait_s, rejected)
 
 
-def _rejected(folder: Path) -> dict[str, int]:
-    """How many jobs were refused at submission, by error."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
+def _outcomes(folder: Path) -> tuple[float | None, int, dict[str, int]]:
+    """(mean wait of the first starts in seconds, jobs that were submitted, refused jobs by error).
 
-    counted: Counter[str] = Counter()
-    for batch in pq.ParquetFile(folder / "events.parquet").iter_batches(columns=["kind", "detail"]):
-        refused = batch.filter(pc.equal(batch["kind"], "job.rejected"))
-        counted.update(
-            json.loads(detail or "{}").get("reason", "no reason given") for detail in refused["detail"].to_pylist()
-        )
-    return dict(sorted(counted.items()))
-
-
-def _waits(folder: Path) -> tuple[float | None, int]:
-    """(mean wait of the first starts in seconds, jobs that were submitted), by columns and not by rows."""
+    The events are read once, by columns and not by rows.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    parts: dict[str, Any] = {}
+    found: dict[str, list[Any]] = {"job.submitted": [], "job.started": []}
+    refused: Counter[str] = Counter()
     reader = pq.ParquetFile(folder / "events.parquet")
-    for kind in ("job.submitted", "job.started"):
-        batches = [
-            b.filter(pc.equal(b["kind"], kind)).select(["job_id", "t_ns"])
-            for b in reader.iter_batches(columns=["kind", "job_id", "t_ns"])
-        ]
-        table = pa.Table.from_batches(batches).combine_chunks() if batches else None
-        parts[kind] = table.group_by("job_id").aggregate([("t_ns", "min")]) if table is not None else None
-    submitted, started = parts["job.submitted"], parts["job.started"]
+    for batch in reader.iter_batches(columns=["kind", "job_id", "t_ns", "detail"]):
+        for kind, parts in found.items():
+            parts.append(batch.filter(pc.equal(batch["kind"], kind)).select(["job_id", "t_ns"]))
+        details = batch.filter(pc.equal(batch["kind"], "job.rejected"))["detail"].to_pylist()
+        refused.update(json.loads(detail or "{}").get("reason", "no reason given") for detail in details)
+    rejected = dict(sorted(refused.items()))
+    submitted, started = (_first_times(pa, parts) for parts in found.values())
     if submitted is None or started is None or not started.num_rows:
-        return None, 0 if submitted is None else submitted.num_rows
+        return None, 0 if submitted is None else submitted.num_rows, rejected
     both = started.join(submitted, "job_id", right_suffix="_submit")
-    waits = pc.subtract(both["t_ns_min"], both["t_ns_min_submit"])
-    total = pc.sum(waits).as_py()
-    return total / both.num_rows / SECOND, submitted.num_rows
+    total = pc.sum(pc.subtract(both["t_ns_min"], both["t_ns_min_submit"])).as_py()
+    return total / both.num_rows / SECOND, submitted.num_rows, rejected
+
+
+def _first_times(pa: Any, parts: list[Any]) -> Any:
+    """A table of each job's first time; None for a run without rows."""
+    if not parts:
+        return None
+    return pa.Table.from_batches(parts).combine_chunks().group_by("job_id").aggregate([("t_ns", "min")])
 
 
 def _write_starts(run: Run, folder: Path, target: Path) -> None:
