@@ -273,6 +273,40 @@ def test_a_crash_may_roll_a_job_back_once() -> None:
     assert verdict("legal-states", run(False)) is Outcome.BROKEN
 
 
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ({"kind": "process.signal", "target": "slurmctld"}, Outcome.HOLDS),
+        ({"kind": "process.signal", "target": "slurmctld", "signal": "STOP"}, Outcome.BROKEN),
+        ({"kind": "process.signal", "target": "slurmd"}, Outcome.BROKEN),
+    ],
+)
+def test_only_a_killed_slurmctld_forgets(fault: dict[str, str], outcome: Outcome) -> None:
+    """In pods the fault's own row tells of the crash; a stopped slurmctld or a killed slurmd forgets no start."""
+    again = [row(20, "job.started", 1, "n1", value=1, unit="cpu", by="main")]
+    rows = in_order(job_story(1, 0, 2, 50), [row(10, "fault.injected", actor="fault", fault=fault)], again)
+    assert verdict("legal-states", a_history(rows)) is outcome
+
+
+def test_an_observed_state_is_no_step() -> None:
+    """What somebody was told when he asked may stand anywhere; a step of the same moment may not."""
+    told = [row(at_s, "job.state", 1, state="RUNNING") for at_s in (0.5, 5, 60)]
+    assert verdict("legal-states", a_history(in_order(job_story(1, 0, 2, 50), told))) is Outcome.HOLDS
+    asked = [*told, row(60, "job.suspended", 1)]
+    assert verdict("legal-states", a_history(in_order(job_story(1, 0, 2, 50), asked))) is Outcome.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("cause_s", "error_s", "outcome"),
+    [(10.5, 0.5, Outcome.HOLDS), (10.5, 0.1, Outcome.BROKEN), (10.2, 0.0, Outcome.BROKEN)],
+)
+def test_a_cause_may_sort_behind_its_effect_within_its_error(cause_s: float, error_s: float, outcome: Outcome) -> None:
+    """A stamp of 10.5 s ± 0.5 s may be the cause of its receipt at 10.2 s; ± 0.1 s, or for certain, it may not."""
+    receipt = row(10.2, "job.state", 1, cause_seq=1)
+    stamp = row(cause_s, "job.submitted", 1, t_err_ns=round(error_s * 1e9))
+    assert verdict("causes-point-back", a_history([receipt, stamp])) is outcome
+
+
 def vague(at_s: float, kind: str, error_s: float, **more: object) -> Event:
     return row(at_s, kind, 1, t_err_ns=round(error_s * 1e9), **more)
 
