@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,6 +27,7 @@ from slurmtwin_e2e.kind.programs import Say
 BASELINE: Final = "baseline.json"
 REMOVE_LIMIT_S: Final = 120.0
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 def spec_digest(wanted: KubernetesCluster) -> str:
@@ -101,7 +102,7 @@ def obtain(wanted: KubernetesCluster, say: Say, *, keep: bool = False, logs: Pat
 
 def delete(name: str) -> None:
     """Remove a cluster whatever is left of it: containers with their volumes, record, files, the last network."""
-    with _undisturbed():
+    with _handled((signal.SIGINT, *END_SIGNALS), signal.SIG_IGN):  # no signal cuts a removal short
         _remove_containers(name)
         docker("volume", "rm", "-f", owner.volume_of(name), check=False)
         shutil.rmtree(folder_of(name), ignore_errors=True)
@@ -141,35 +142,21 @@ def sweep(say: Say) -> list[str]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No signal cuts a removal short."""
+def _handled(numbers: Sequence[signal.Signals], handler: Handler) -> Iterator[None]:
+    """These signals are handled so while the body runs; elsewhere than in the main thread nothing may be changed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *END_SIGNALS)}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
-@contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does, so that its clusters are removed."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in END_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -198,7 +185,7 @@ def running(
     host.prepare(say, may_reconfigure=False)
     image.ensure(say)
     with ExitStack() as stack:
-        stack.enter_context(_ended_as_interrupted())
+        stack.enter_context(_handled(END_SIGNALS, _interrupt))  # as Ctrl-C: its clusters are removed
         for section in wanted:
             stack.enter_context(_alone(spec.full_name(section)))
         sweep(say)
