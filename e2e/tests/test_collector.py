@@ -181,8 +181,8 @@ def test_rows_are_in_time_order_and_no_job_starts_twice_without_an_end(excerpt: 
 def test_a_number_that_a_lost_state_reuses_belongs_to_the_later_job() -> None:
     """By time: before the second submit the number is the first job's."""
     numbers = JobNumbers()
-    numbers.submitted(100, 1, [7], False)
-    numbers.submitted(500, 1, [8, 9], False)
+    numbers.submitted(100, 1, [7])
+    numbers.submitted(500, 1, [8, 9])
     assert numbers.resolve(1, 300) == (7, None)
     assert numbers.resolve(1, 600) == (8, None)
     assert numbers.components(1, 300) == [(1, 7)]
@@ -203,8 +203,8 @@ def test_a_number_that_a_lost_state_reuses_belongs_to_the_later_job() -> None:
 def test_the_forms_of_a_job_number_in_the_log(text: str, known: tuple[int, int | None] | None) -> None:
     """Plain, task of an array, component of a heterogeneous job; a number that nobody submitted is nobody's."""
     numbers = JobNumbers()
-    numbers.submitted(0, 10, [3], True)
-    numbers.submitted(0, 20, [4, 5], False)
+    numbers.submitted(0, 10, [3])
+    numbers.submitted(0, 20, [4, 5])
     numbers.task(1, 12, 10, 2)
     assert numbers.resolve_text(text, 50) == known
 

@@ -89,6 +89,7 @@ def test_ctrl_c_removes_the_container(stand_in: StandIn) -> None:
     stand_in.answer("sleep", "60")
     os.mkfifo(stand_in.folder / "running")
     program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it\n"
         "from slurmtwin_e2e.docker import run_container\n"
         "run_container('image', 'c7', ['true'], hostname='h', mounts=[])"
     )

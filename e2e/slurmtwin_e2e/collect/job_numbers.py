@@ -13,15 +13,15 @@ class JobNumbers:
     """Knows for each Slurm job number at each time the workload's job and, for arrays, the task."""
 
     def __init__(self) -> None:
-        self._submits: dict[int, list[tuple[int, int, bool]]] = {}
+        self._submits: dict[int, list[tuple[int, int]]] = {}
         self._tasks: dict[int, list[tuple[int, int, int]]] = {}
         self._groups: dict[int, list[tuple[int, list[int]]]] = {}
 
-    def submitted(self, t_ns: int, slurm_id: int, numbers: list[int], array: bool) -> None:
+    def submitted(self, t_ns: int, slurm_id: int, numbers: list[int]) -> None:
         """sbatch answered slurm_id for these workload jobs (several: a heterogeneous job)."""
         self._groups.setdefault(slurm_id, []).append((t_ns, numbers))
         for offset, number in enumerate(numbers):
-            self._submits.setdefault(slurm_id + offset, []).append((t_ns, number, array))
+            self._submits.setdefault(slurm_id + offset, []).append((t_ns, number))
 
     def components(self, slurm_id: int, t_ns: int) -> list[tuple[int, int]]:
         """(Slurm's number, workload's job) of every component of the heterogeneous job that this number leads."""
@@ -41,13 +41,8 @@ class JobNumbers:
         rows = self._submits.get(slurm_id)
         if not rows:
             return None
-        place = bisect_right(rows, (t_ns, 1 << 62, True))
+        place = bisect_right(rows, (t_ns, 1 << 62))
         return rows[max(place - 1, 0)][1]
-
-    def is_array(self, slurm_id: int) -> bool:
-        """Was this number the answer to an array's submit?"""
-        rows = self._submits.get(slurm_id)
-        return bool(rows and rows[-1][2])
 
     def resolve(self, slurm_id: int, t_ns: int) -> tuple[int, int | None] | None:
         """(workload job, task or None) for a plain number as jobcomp and scripts have it."""
@@ -80,5 +75,4 @@ def learn(numbers: JobNumbers, notes: list[dict[str, Any]]) -> None:
     """Take in the answers that the driver noted."""
     for note in notes:
         if note["what"] == "action" and note["action"]["do"] in ("submit", "salloc") and note.get("slurm_id"):
-            action = note["action"]
-            numbers.submitted(note["before"], note["slurm_id"], action["jobs"], bool(action.get("array")))
+            numbers.submitted(note["before"], note["slurm_id"], note["action"]["jobs"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e.images import Say
 from slurmtwin_e2e.kind import slurm_images
 from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.collect.evidence import read_lines
 from slurmtwin_e2e.kind.manifests import keys, objects
 from slurmtwin_e2e.kind.manifests.objects import Place
 from slurmtwin_e2e.kind.manifests.slurm_files import (
@@ -136,11 +138,14 @@ def deploy(cluster: Cluster, scenario: Scenario, namespace: str, images: tuple[s
 
 def notes(evidence: Path) -> list[dict[str, Any]]:
     """The observer's lines so far; a last line that is still being written is left out."""
-    path = evidence / "observer.jsonl"
-    if not path.exists():
-        return []
-    text = path.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    return read_lines(evidence / "observer.jsonl")
+
+
+def write_plan(evidence: Path, zero_ns: int, actions: Sequence[dict[str, Any]]) -> None:
+    """What the observer is to do, and when time zero is; it finds the whole plan or none."""
+    part = evidence / "plan.part"
+    part.write_text(json.dumps({"zero_ns": zero_ns, "actions": actions}))
+    part.rename(evidence / "plan.json")
 
 
 def node_states(evidence: Path) -> dict[str, str]:

@@ -7,7 +7,6 @@ Exit 0 when every kind was proven and cleared.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -85,9 +84,7 @@ def submit(deployed: Deployed, jobs: Sequence[int]) -> None:
     for n in jobs:
         argv = ["sbatch", "--parsable", "-o", "/dev/null", "/opt/slurmtwin/job", str(n), str(JOB_SECONDS), "0"]
         actions.append({"at_ns": 0, "do": "submit", "jobs": [n], "argv": argv})
-    part = deployed.evidence / "plan.part"
-    part.write_text(json.dumps({"zero_ns": time.time_ns(), "actions": actions}))
-    part.rename(deployed.evidence / "plan.json")
+    deploy.write_plan(deployed.evidence, time.time_ns(), actions)
     path = deployed.evidence / "scripts.jsonl"
     until(lambda: "yes" if path.exists() and len(path.read_text().splitlines()) >= len(jobs) else "", "jobs start", 60)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -146,7 +145,7 @@ def run_once(
         offsets = [clocks.of_node(tools.shell(node)) for node in cluster.nodes]
         pinned = _pinned(tools)
         zero_ns = time.time_ns() + LEAD_NS
-        _write_plan(deployed, zero_ns, actions)
+        deploy.write_plan(deployed.evidence, zero_ns, actions)
         faults = FaultRunner(tools, planned, zero_ns, say)
         faults.start()
         why, end_ns = _wait(deployed, scenario, len(jobs), zero_ns, faults)
@@ -171,12 +170,6 @@ def run_once(
         if tools is not None:
             tools.close()
         deploy.remove(cluster, namespace)
-
-
-def _write_plan(deployed: Deployed, zero_ns: int, actions: list[dict[str, Any]]) -> None:
-    part = deployed.evidence / "plan.part"
-    part.write_text(json.dumps({"zero_ns": zero_ns, "actions": actions}))
-    part.rename(deployed.evidence / "plan.json")
 
 
 def _jobs_ended(lines: Sequence[dict[str, Any]], count: int) -> bool:

@@ -5,9 +5,8 @@ The job's own script does it on a signal (slurm_images/files/job), so the memory
 
 from __future__ import annotations
 
-import json
-
 from slurmtwin.contract.errors import InputError
+from slurmtwin_e2e.kind.collect.evidence import read_lines
 from slurmtwin_e2e.kind.faults.base import Fault, FaultError, PodPlace, Reach, until
 
 EMULATOR = "/run/slurmtwin-group-kill"
@@ -18,8 +17,7 @@ def job_script(tools: Reach, target: str) -> tuple[PodPlace, int]:
     if not target.startswith("job:") or not target[4:].isdigit():
         raise InputError(f"target {target!r}: a memory fault is done in a job", hint="target: job:1")
     number = int(target[4:])
-    path = tools.deployed.evidence / "scripts.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = read_lines(tools.deployed.evidence / "scripts.jsonl")
     begun = [line for line in lines if line["job"] == number and line["what"] == "started"]
     if not begun:
         raise FaultError(f"job {number} has not started")

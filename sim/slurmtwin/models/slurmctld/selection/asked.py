@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from slurmtwin.contract.cluster import PartitionConf
 from slurmtwin.models.slurmctld.parts import Refusal
@@ -24,6 +25,24 @@ if TYPE_CHECKING:
 _MOST_NODES: Final = 500_000
 _MOST_REMEMBERED: Final = 50_000
 
+T = TypeVar("T")
+
+
+class ByPartition(Generic[T]):
+    """One answer per partition, which holds as long as its configuration and its nodes are the same."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[PartitionConf, int, T]] = {}
+
+    def get(self, part: Partition, find: Callable[[], T]) -> T:
+        """The answer for `part`; find() where none is known."""
+        known = self._known.get(part.index)
+        if known is None or known[0] is not part.conf or known[1] != part.nodes:
+            known = self._known[part.index] = (part.conf, part.nodes, find())
+        return known[2]
+
 
 @dataclass(slots=True)
 class Asked:
@@ -33,16 +52,16 @@ class Asked:
     constraint: Constraint | None
     profiles: dict[tuple[int, int], Profile] = field(default_factory=dict)
     """By partition index and share_res."""
-    candidates: dict[int, tuple[PartitionConf, int, int]] = field(default_factory=dict)
-    """By partition index: (its configuration and nodes, those whose hardware and features could serve the job)."""
-    usable: dict[int, tuple[PartitionConf, int, int]] = field(default_factory=dict)
+    candidates: ByPartition[int] = field(default_factory=ByPartition)
+    """Nodes whose hardware and features could serve the job."""
+    usable: ByPartition[int] = field(default_factory=ByPartition)
     """The same by job_req_node_filter(), which counts memory per CPU."""
     counts: dict[int, tuple[PartitionConf, tuple[int, int, int] | Refusal]] = field(default_factory=dict)
     """By partition index: node counts of jobs without a QOS and without a limit on nodes."""
-    possible: dict[int, tuple[PartitionConf, int, Refusal | None]] = field(default_factory=dict)
-    """By partition index: (its configuration and nodes, why such a job can never run there) of the same jobs."""
-    uniform: dict[int, tuple[PartitionConf, int, tuple[int, Choice] | None]] = field(default_factory=dict)
-    """By partition index: (its configuration and nodes, Selection.uniform()) of the same jobs."""
+    possible: ByPartition[Refusal | None] = field(default_factory=ByPartition)
+    """Why such a job can never run there, of the same jobs."""
+    uniform: ByPartition[tuple[int, Choice] | None] = field(default_factory=ByPartition)
+    """Selection.uniform() of the same jobs."""
     asks: dict[tuple[int, bool], tuple[tuple[int, int, int], Ask]] = field(default_factory=dict)
     """By partition index and whole nodes: the last ask and the counts it was made of."""
 
@@ -182,21 +201,11 @@ class Requests:
 
     def candidates(self, asked: Asked, part: Partition) -> int:
         """_build_node_list(): the partition's nodes whose hardware and features could do, less --exclude."""
-        known = asked.candidates.get(part.index)
-        if known is not None and known[0] is part.conf and known[1] == part.nodes:
-            return known[2]
-        nodes = self.fitting(asked, part.nodes, per_cpu=False)
-        asked.candidates[part.index] = (part.conf, part.nodes, nodes)
-        return nodes
+        return asked.candidates.get(part, lambda: self.fitting(asked, part.nodes, per_cpu=False))
 
     def usable(self, asked: Asked, part: Partition) -> int:
         """job_req_node_filter() on all of the partition's nodes."""
-        known = asked.usable.get(part.index)
-        if known is not None and known[0] is part.conf and known[1] == part.nodes:
-            return known[2]
-        nodes = self.fitting(asked, part.nodes, per_cpu=True)
-        asked.usable[part.index] = (part.conf, part.nodes, nodes)
-        return nodes
+        return asked.usable.get(part, lambda: self.fitting(asked, part.nodes, per_cpu=True))
 
     def fitting(self, asked: Asked, nodes: int, *, per_cpu: bool) -> int:
         """Nodes with enough CPUs, memory and threads and the right features. per_cpu: as job_req_node_filter()."""

@@ -24,7 +24,8 @@ from slurmtwin.models.slurmctld.selection.run_now import RunNow, Start
 from slurmtwin.models.slurmctld.selection.select_cons_tres import ConsTres, partition_rows
 from slurmtwin.models.slurmctld.selection.select_linear import Linear, LinearQuery
 from slurmtwin.models.slurmctld.selection.tree_choice import SwitchTree
-from slurmtwin.models.slurmctld.selection.uniform import Choice, Remembered, best_fit, first_node
+from slurmtwin.models.slurmctld.selection.uniform import Choice
+from slurmtwin.models.slurmctld.selection.uniform_nodes import UniformNodes
 from slurmtwin.models.slurmctld.selection.usage import Groups, Holding, Share, State, Usage
 from slurmtwin.models.slurmctld.selection.weights import WeightGroups
 from slurmtwin.models.slurmctld.selection.will_run import WillRun
@@ -32,7 +33,6 @@ from slurmtwin.models.slurmctld.states import JobState, Reason
 from slurmtwin.models.slurmctld.tables import INFINITE_S, Job, Partition, bits
 
 if TYPE_CHECKING:
-    from slurmtwin.contract.cluster import PartitionConf
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
 _BUSY = Refusal("busy", Reason.RESOURCES)
@@ -74,9 +74,6 @@ class Selection:
         self._free = 0
         self.placement: PlacementRule | None = None
         """A placement rule of one's own for select/cons_tres; rebuild() after setting it (policy.py)."""
-        self._uniform_parts: dict[int, tuple[PartitionConf, bool]] = {}
-        self._best_fit: Choice = Remembered(best_fit)
-        self._first_node: Choice = first_node
         self._make()
 
     def _make(self) -> None:
@@ -97,10 +94,10 @@ class Selection:
         self._will_run = WillRun(ctld, self._plugin, self._preemption, view.shape_nodes)
         self._lin = Linear(ctld, view.shapes, self._preemption, tree)
         self._wide = conf.preempt.gang or any(rows > 1 for rows in self._usage.rows_of)
+        self._uniform = UniformNodes(ctld, self._requests, oversubscribed=self._wide, placed=self.placement is not None)
 
     def rebuild(self) -> None:
         """Recompute everything from the running jobs (restart, node table change)."""
-        self._uniform_parts.clear()
         self._make()
         for job in self._ctld.jobs.values():
             job.demand = None
@@ -145,68 +142,18 @@ class Selection:
 
     def uniform(self, job: Job, part: Partition) -> tuple[int, Choice] | None:
         """(nodes needed, how they are chosen) where each node is free or full for the job; None: not so simple."""
-        asked = self._requests.of(job)
-        known = asked.uniform.get(part.index)
-        plain = self._requests.is_plain(job, part)
-        if plain and known is not None and known[0] is part.conf and known[1] == part.nodes:
-            return known[2]
-        found = self._uniform(job, part)
-        if plain:
-            asked.uniform[part.index] = (part.conf, part.nodes, found)
-        return found
-
-    def _uniform(self, job: Job, part: Partition) -> tuple[int, Choice] | None:
-        counts = self._requests.counts(job, part)
-        asked = self._requests.of(job)
-        if self.placement is not None or isinstance(counts, Refusal) or not self._is_uniform(part, asked.demand):
-            return None
-        least, requested, most = counts
-        count = max(least, asked.demand.min_cpus)
-        if requested > count or most < count or self._requests.candidates(asked, part) != part.nodes:
-            return None
-        if self._requests.fitting(asked, part.nodes, per_cpu=True) != part.nodes:
-            return None
-        return count, self._first_node if most == 1 and self._version >= (26, 5) else self._best_fit
+        return self._uniform.choice(job, part)
 
     def guess_end(self, job: Job, now_s: int) -> int:
         """_guess_job_end(): when a job that is past its expected end goes."""
         return self._will_run.guess_end(job, now_s)
 
-    def _is_uniform(self, part: Partition, demand: Demand) -> bool:
-        """One-CPU nodes of one weight, no sharing, no preemption, no other choice rule; a plain request."""
-        odd = demand.contiguous or demand.spread or demand.switches or demand.gres or demand.constraint
-        if odd or demand.required or demand.excluded or demand.exclusive_user or demand.pn_min_cpus > 1:
-            return False
-        known = self._uniform_parts.get(part.index)
-        if known is None or known[0] is not part.conf:
-            known = self._uniform_parts[part.index] = (part.conf, self._has_equal_nodes(part))
-        return known[1]
-
-    def _has_equal_nodes(self, part: Partition) -> bool:
-        conf = self._ctld.conf
-        preempting = conf.preempt.type != "preempt/none"
-        if self._linear or self._wide or self._version < (23, 2) or conf.switches or preempting:
-            return False
-        if conf.scheduler.time_min_as_soft_limit or conf.scheduler.pack_serial_at_end or conf.select.lln:
-            return False
-        if conf.scheduler.backfill.busy_nodes or part.conf.lln or part.conf.over_subscribe not in ("NO", "EXCLUSIVE"):
-            return False
-        table = self._ctld.nodes.nodes
-        kinds = dict.fromkeys((table[i].conf.cpus, table[i].conf.weight, table[i].conf.gres) for i in bits(part.nodes))
-        return len(kinds) == 1 and next(iter(kinds))[0] == 1
-
     def can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
         """The test at submit: on all of the partition's nodes as if they were empty."""
         self._fresh()
-        asked = self._requests.of(job)
-        known = asked.possible.get(part.index)
-        plain = self._requests.is_plain(job, part)
-        if plain and known is not None and known[0] is part.conf and known[1] == part.nodes:
-            return known[2]
-        refusal = self._can_ever_run(job, part)
-        if plain:
-            asked.possible[part.index] = (part.conf, part.nodes, refusal)
-        return refusal
+        if not self._requests.is_plain(job, part):
+            return self._can_ever_run(job, part)
+        return self._requests.of(job).possible.get(part, lambda: self._can_ever_run(job, part))
 
     def _can_ever_run(self, job: Job, part: Partition) -> Refusal | None:
         attempt = self._attempt(job, part, self._view.everything, 0)
