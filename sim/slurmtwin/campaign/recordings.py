@@ -101,6 +101,8 @@ def same_conditions(now: Scenario, recorded: Scenario) -> bool:
 def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> StartTimes:
     """What the recording fixes: the clock, daemon starts, submit times as slurmctld saw them, fault times.
 
+    Of a run in pods also where each pod ran and when each node's lease was renewed, both before the first fault.
+
     `rows` are event rows in the order of the table, with contract.events' columns as attributes.
     Raises InputError when the recording lacks one of them.
     """
@@ -108,8 +110,14 @@ def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> 
     injected: dict[str, int] = {}
     controllers: list[int] = []
     slurmds: list[int] = []
+    leases: dict[str, int] = {}
+    pods: dict[str, str] = {}
     for row in rows:
         kind = row.kind
+        if not injected and row.node and kind == Kind.LEASE_RENEWED:
+            leases[kube_node(row.node)] = int(row.t_ns)
+        elif not injected and row.node and kind == Kind.POD_SCHEDULED:
+            pods[_pod_name(json.loads(row.detail))] = kube_node(row.node)
         if kind == Kind.JOB_SUBMITTED and row.job_id is not None:
             submits.setdefault(int(row.job_id), int(row.t_ns))
         elif kind == Kind.FAULT_INJECTED and row.actor == "fault":
@@ -134,7 +142,24 @@ def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> 
         slurmd_ns=slurmds[len(slurmds) // 2] if slurmds else controllers[0],
         submit_ns=submits,
         fault_ns=tuple(injected[key] for key in keys),
+        lease_ns=leases,
+        pod_node=pods,
     )
+
+
+def kube_node(name: str) -> str:
+    """The name of a cluster's node in scenarios: kind's CLUSTER-worker, CLUSTER-worker2 are worker1, worker2."""
+    if name.endswith("-control-plane"):
+        return "control-plane"
+    _, worker, number = name.rpartition("worker")
+    return f"worker{number or 1}" if worker else name
+
+
+def _pod_name(detail: dict[str, Any]) -> str:
+    """NAME of a pod with a name of its own; of a Deployment's pod, whose name is drawn, its app."""
+    name = str(detail.get("pod", "")).rpartition("/")[2]
+    last = name.rpartition("-")[2]
+    return name if last.isdigit() else str(detail.get("app", name))
 
 
 def _fault_key(fault: dict[str, Any]) -> str:

@@ -32,4 +32,10 @@ class Phase(Strict):
     high: DurationNs | None = Field(None, description="none: no upper bound is predicted")
     absent: bool = Field(False, description="the prediction is that the end does not happen within the run")
     rests_on: str = Field(description="the parameter that makes the span, with its value")
+    parameter: str = Field(
+        "",
+        pattern=r"^$|^(duration|rule):[a-z][a-z0-9-]*$|^[a-z_]+(\.[A-Za-z_]+)+(:[a-z_]+)?$",
+        description="rests_on for programs: what is halved and doubled to judge a verdict's power. A place in this file "
+        "(pods.toleration, slurm.conf.AuthInfo:cred_expire), duration:NAME (calibrated), rule:NAME (the twin's)",
+    )
     source: str

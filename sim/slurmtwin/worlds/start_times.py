@@ -29,3 +29,7 @@ class StartTimes:
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()
     """When each fault of the scenario was really injected, in file order; (): as written."""
+    lease_ns: Mapping[str, int] = field(default_factory=dict)
+    """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
+    pod_node: Mapping[str, str] = field(default_factory=dict)
+    """Pod (slurmctld-0, w-0 ..; of a Deployment: its app) -> the Kubernetes node it ran on before the first fault."""

@@ -6,7 +6,7 @@ import gc
 import json
 import resource
 import time as wall_clock
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -75,6 +75,11 @@ class TwinOptions:
     times: StartTimes = field(default_factory=StartTimes)
     costs: HostCosts | None = None
     """None: calibrated medians of the version."""
+    durations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """contract.pod_durations name -> equally likely values in ns, drawn from the stream `duration.NAME`; a name that
+    is not here has its calibrated median."""
+    scaled: Mapping[str, float] = field(default_factory=dict)
+    """contract.pod_durations.RULES name -> factor of that constant of the models (a verdict's power: 0.5 and 2)."""
     watch: AttemptTrace | None = None
     """Record every attempt to place one job (worlds/why.py)."""
 

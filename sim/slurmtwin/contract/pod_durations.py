@@ -1,0 +1,34 @@
+"""Names of what makes the spans of a fault scenario, beside what the scenario itself sets.
+
+DURATIONS are what a host charges: no rule gives them, so they are measured on quiet runs (campaign/pod_calibration)
+and drawn by the twin. RULES are constants of Kubernetes, of Slurm and of supervisord that no scenario sets; a verdict
+asks the twin to halve and double one of them (contract/phases.py, `parameter`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DURATIONS: Final[dict[str, str]] = {
+    "pod-bind": "a pod is created until kube-scheduler has bound it",
+    "pod-start": "a pod is bound until its container runs, the image being there",
+    "container-start": "the kubelet has checked the image until the container runs (also at a restart)",
+    "claim-bind": "a claim of a new volume is created until it is bound",
+    "slurmctld-start": "slurmctld's container runs until slurmctld serves",
+    "slurmd-start": "slurmd's container runs until slurmd serves, slurmctld being there",
+    "registration": "slurmd serves until slurmctld lists its node as IDLE",
+    "script-launch": "slurmctld has started a job until its script runs",
+    "exit-notice": "a script has ended until slurmctld knows",
+    "submit": "a job is submitted until slurmctld has its record",
+}
+"""Name -> the span it measures; in nanoseconds everywhere."""
+
+RULES: Final[dict[str, str]] = {
+    "node-monitor-grace-period": "kube-controller-manager: silence until a node is unknown",
+    "min-checkin-time": "slurmctld: start until the first ping of all nodes (MIN_CHECKIN_TIME)",
+    "configless-retry": "slurmd: pause between two requests for its configuration",
+    "shutdown-wait": "slurmctld as backup: pause after it told the primary to end (SHUTDOWN_WAIT)",
+    "supervisor-restart": "supervisord: a process is gone until it is started again",
+    "pleg-relist": "kubelet: period of the look at container states",
+}
+"""Name -> the constant it scales."""

@@ -1,0 +1,66 @@
+"""What a recording in pods fixes for its replications, and that each phase names a parameter that exists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurmtwin.campaign.recordings import kube_node, start_times
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.pod_durations import DURATIONS, RULES
+from slurmtwin.contract.scenario import Scenario, load_scenario
+
+FAULTS = sorted(Path("scenarios/faults").glob("*.yaml"))
+
+
+def pod(t_s: int, pod_name: str, app: str, node: str) -> Event:
+    """A pod.scheduled row."""
+    detail = json.dumps({"app": app, "pod": f"ns/{pod_name}"})
+    return Event(t_s * SECOND, Kind.POD_SCHEDULED, "apiserver", node=node, detail=detail)
+
+
+def lease(t_s: int, node: str) -> Event:
+    """A lease.renewed row."""
+    return Event(t_s * SECOND, Kind.LEASE_RENEWED, "apiserver", node=node)
+
+
+def test_places_and_lease_phases_are_those_before_the_fault() -> None:
+    """What moved after the injection is for the twin to find out; a Deployment's pod is called by its app."""
+    fault = {"at": "20s", "kind": "pod.delete", "target": "slurmd:w-0"}
+    scenario = Scenario.model_validate(
+        {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": [{"NodeName": "w-0"}]}, "faults": [fault]}
+    )
+    rows = [
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
+        pod(-4, "w-0", "slurmd", "dev-worker"), pod(-4, "slurmctld-5d9c-x7k2d", "slurmctld", "dev-worker3"),
+        lease(8, "dev-worker"), lease(18, "dev-worker"), lease(17, "dev-control-plane"),
+        Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})),
+        pod(22, "w-0", "slurmd", "dev-worker2"), lease(28, "dev-worker"),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, scenario, rows)
+    assert found.pod_node == {"w-0": "worker1", "slurmctld": "worker3"}
+    assert found.lease_ns == {"worker1": 18 * SECOND, "control-plane": 17 * SECOND}
+    assert found.fault_ns == (21 * SECOND,)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("a-worker", "worker1"), ("a-worker12", "worker12"), ("a-control-plane", "control-plane"), ("other", "other")],
+)
+def test_nodes_are_called_as_in_scenarios(name: str, said: str) -> None:
+    """kind leaves the number of the first worker out."""
+    assert kube_node(name) == said
+
+
+@pytest.mark.parametrize("path", FAULTS, ids=lambda path: path.stem)
+def test_a_named_parameter_exists(path: Path) -> None:
+    """duration: and rule: name an entry of the contract."""
+    for phase in load_scenario(path).expect.phases:
+        head, _, name = phase.parameter.partition(":")
+        if head in ("duration", "rule"):
+            assert name in {"duration": DURATIONS, "rule": RULES}[head]
