@@ -1,0 +1,173 @@
+"""A process that talks to the API server: latency, client-side rate limit, a network that may be cut.
+
+Each request reaches the server half its latency after it was sent, and its answer the process as long again. Verbs
+take `done(answer)`, called with the object (a list for list_of) or with the ApiError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.models.api_server.errors import ApiError, UnreachableError
+from slurmtwin.models.api_server.objects import AnyObject, Object
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.models.api_server.server import ApiServer
+    from slurmtwin.models.api_server.watch import Handler, Watch
+
+Done = Callable[[Any], None]
+"""Takes the answer: an object, or an ApiError."""
+DEFAULT_TIMEOUT_NS: Final = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """A token bucket: requests per second and burst (client-go rest.Config; kubernetes.md 6.1)."""
+
+    per_second: float
+    burst: int
+
+
+class Client:
+    """One client; its clock is that of its process."""
+
+    def __init__(
+        self, server: ApiServer, clock: Clock, latency: Callable[[], int] | None = None,
+        limit: RateLimit | None = None, timeout_ns: int = DEFAULT_TIMEOUT_NS,
+    ) -> None:  # fmt: skip
+        self.server = server
+        self.clock = clock
+        self.timeout_ns = timeout_ns
+        """After so long a request over a cut network has failed."""
+        self.connected = True
+        self.on_request: Callable[[str], bool] | None = None
+        """Told before each write (its verb and key); False: the process dies instead (crash points)."""
+        self._latency = latency
+        self._limit = limit
+        self._full_ns = clock.now_ns
+        """When the bucket is full again, if nothing more is taken."""
+        self._watches: list[Watch] = []
+
+    # verbs
+
+    def get(self, kind: type[AnyObject], key: str, done: Done) -> None:
+        """One object."""
+        self._send(lambda: self.server.get(kind, key), done)
+
+    def list_of(self, kind: type[AnyObject], done: Done, node: str | None = None) -> None:
+        """All objects of a kind."""
+        self._send(lambda: self.server.list_of(kind, node), done)
+
+    def read(self, act: Callable[[], Any], done: Done) -> None:
+        """Any other read at the server."""
+        self._send(act, done)
+
+    def create(self, item: Object, done: Done | None = None) -> None:
+        """ApiServer.create()."""
+        self._write(f"create {type(item).__name__} {item.meta.key}", lambda: self.server.create(item), done)
+
+    def update(self, item: Object, done: Done | None = None) -> None:
+        """ApiServer.update()."""
+        self._write(f"update {type(item).__name__} {item.meta.key}", lambda: self.server.update(item), done)
+
+    def update_status(self, item: Object, done: Done | None = None) -> None:
+        """ApiServer.update_status()."""
+        self._write(f"status {type(item).__name__} {item.meta.key}", lambda: self.server.update_status(item), done)
+
+    def patch(
+        self, kind: type[AnyObject], key: str, change: Callable[[AnyObject], AnyObject], done: Done | None = None,
+        uid: str = "",
+    ) -> None:  # fmt: skip
+        """ApiServer.patch()."""
+        self._write(f"patch {kind.__name__} {key}", lambda: self.server.patch(kind, key, change, uid), done)
+
+    def delete(
+        self, kind: type[AnyObject], key: str, grace_ns: int | None = None, uid: str = "", done: Done | None = None
+    ) -> None:
+        """ApiServer.delete()."""
+        self._write(f"delete {kind.__name__} {key}", lambda: self.server.delete(kind, key, grace_ns, uid), done)
+
+    def call(self, what: str, act: Callable[[], Any], done: Done | None = None) -> None:
+        """Any other write at the server, e.g. an eviction; `what` names it."""
+        self._write(what, act, done)
+
+    # the way
+
+    def _write(self, what: str, act: Callable[[], Any], done: Done | None) -> None:
+        if self.on_request is not None and not self.on_request(what):
+            return
+        self._send(act, done)
+
+    def _send(self, act: Callable[[], Any], done: Done | None) -> None:
+        wait_ns = self._wait_ns() if self._limit is not None else 0
+        latency_ns = 0 if self._latency is None else self._latency()
+        there_ns = (latency_ns + self.server.extra_ns) // 2
+        if wait_ns:
+            self.clock.call_in(wait_ns, self._leave, (there_ns, act, done))
+        else:
+            self._leave((there_ns, act, done))
+
+    def _wait_ns(self) -> int:
+        """How long the limiter holds this request: a bucket that is full again `burst` periods after it was empty."""
+        assert self._limit is not None
+        now_ns = self.clock.now_ns
+        each_ns = round(SECOND / self._limit.per_second)
+        self._full_ns = max(self._full_ns, now_ns) + each_ns
+        return max(0, self._full_ns - now_ns - self._limit.burst * each_ns)
+
+    def _leave(self, request: tuple[int, Callable[[], Any], Done | None]) -> None:
+        if not self.connected:
+            if request[2] is not None:
+                self.clock.call_in(self.timeout_ns, request[2], UnreachableError("no answer in time"))
+            return
+        self.clock.environment.call_in(request[0], self._arrive, request)
+
+    def _arrive(self, request: tuple[int, Callable[[], Any], Done | None]) -> None:
+        """At the server."""
+        back_ns, act, done = request
+        answer: Any
+        try:
+            self.server.check()
+            answer = act()
+        except ApiError as error:
+            answer = error
+        if done is None:
+            return
+        if not self.connected:
+            self.clock.call_in(self.timeout_ns, done, UnreachableError("no answer in time"))
+        else:
+            self.clock.call_in(back_ns, done, answer)
+
+    # watches and the network
+
+    def watch(self, kind: type[AnyObject], handler: Handler, node: str | None = None) -> Watch:
+        """ApiServer.watch(), held while the network is cut."""
+        watch = self.server.watch(kind, handler, node, self.clock)
+        if not self.connected:
+            watch.hold()
+        self._watches = [w for w in self._watches if w.open]
+        self._watches.append(watch)
+        return watch
+
+    def cut(self) -> None:
+        """The network to the server is gone: requests time out, watches hear nothing."""
+        self.connected = False
+        for watch in self._watches:
+            watch.hold()
+
+    def heal(self) -> None:
+        """The network is back: what waited arrives."""
+        self.connected = True
+        for watch in self._watches:
+            if watch.open:
+                watch.release()
+
+    def close(self) -> None:
+        """The process has ended: its connections are gone."""
+        for watch in self._watches:
+            self.server.forget(watch)
+        self._watches.clear()

@@ -1,0 +1,87 @@
+"""One open watch: changes of a kind, in order, each a delay later."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.models.api_server.objects import Object
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+
+
+class Handler(Protocol):
+    """Who watches."""
+
+    def happened(self, verb: str, item: Object) -> None:
+        """An object was ADDED, MODIFIED or DELETED (its last version)."""
+        ...
+
+    def broken(self) -> None:
+        """The connection ended; nothing more comes."""
+        ...
+
+
+class Watch:
+    """A connection of a process (its clock); while it is `held` (a cut network) what comes waits in order."""
+
+    __slots__ = ("_armed", "_clock", "_delay", "_due", "_env", "_handler", "_last_ns", "held", "open")
+
+    def __init__(self, clock: Clock, handler: Handler, delay: Callable[[], int] | None) -> None:
+        env = clock.environment
+        self._clock = clock
+        self._env = env
+        self._handler = handler
+        self._delay = delay
+        self._due: deque[tuple[int, str, Object]] = deque()
+        self._last_ns = env.now_ns
+        self._armed = False
+        self.held = False
+        self.open = True
+
+    def push(self, verb: str, item: Object) -> None:
+        """The server has a change for it: it arrives a delay later, never before an earlier one."""
+        now_ns = self._env.now_ns
+        at_ns = now_ns if self._delay is None else max(now_ns + self._delay(), self._last_ns)
+        self._last_ns = at_ns
+        self._due.append((at_ns, verb, item))
+        if not self._armed and not self.held:
+            self._armed = True
+            self._clock.call_at(at_ns, self._arrive)
+
+    def _arrive(self, _argument: object) -> None:
+        self._armed = False
+        due, now_ns = self._due, self._env.now_ns
+        while due and not self.held and self.open and due[0][0] <= now_ns:
+            _, verb, item = due.popleft()
+            self._handler.happened(verb, item)
+        if due and not self._armed and not self.held and self.open:
+            self._armed = True
+            self._clock.call_at(max(due[0][0], self._env.now_ns), self._arrive)
+
+    def hold(self) -> None:
+        """Nothing gets through until release()."""
+        self.held = True
+
+    def release(self) -> None:
+        """What waited arrives now, in order."""
+        self.held = False
+        if self._due and self.open and not self._armed:
+            self._armed = True
+            self._clock.call_at(max(self._due[0][0], self._env.now_ns), self._arrive)
+
+    def close(self) -> None:
+        """The client's end: nothing more arrives, nobody is told."""
+        self.open = False
+        self._due.clear()
+
+    def break_off(self) -> None:
+        """The server's end."""
+        if self.open:
+            self.close()
+            self._handler.broken()
