@@ -20,8 +20,8 @@ BLOCK_ROWS: Final = 8192
 
 Row = tuple[int, Kind, str, int | None, str | None, int | None, str | None, str | None, int | None]
 """The columns of an event that a model fills; Event appends those that are the same in every row of the twin."""
-
-
+NARROW: Final = 9
+"""Columns of such a row; one of a pod has t_err_ns and pod_uid as well."""
 _DETAIL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
@@ -37,6 +37,8 @@ class EventSink:
         self.kept: list[Event] | None = [] if keep else None
         self._hash = hashlib.blake2b(digest_size=16)
         self._block: list[Row] = []
+        self._wide = False
+        """The block holds rows of pods."""
         self._flushed = 0
         self._target = write_to
         self._part = write_to.with_name(f".{write_to.name}.part") if write_to else None
@@ -68,6 +70,18 @@ class EventSink:
         if len(block) >= BLOCK_ROWS:
             self._flush()
 
+    def emit_pod(
+        self, t_ns: int, kind: Kind, actor: str, pod_uid: str | None, node: str | None = None, value: int | None = None,
+        unit: str | None = None, detail: str | None = None, cause_seq: int | None = None,
+    ) -> int:  # fmt: skip
+        """Add one row about a pod or a Kubernetes object; returns its seq."""
+        seq = self.count
+        self._wide = True
+        self._block.append((t_ns, kind, actor, None, node, value, unit, detail, cause_seq, 0, pod_uid))  # type: ignore[arg-type]
+        if len(self._block) >= BLOCK_ROWS:
+            self._flush()
+        return seq
+
     def add(self, event: Event) -> None:
         """Add one ready row, as another world made it; not for a Parquet file, whose blocks hold the twin's rows."""
         assert self._parquet is None
@@ -80,12 +94,15 @@ class EventSink:
         if not block:
             return
         if self._parquet is not None:
+            if self._wide:
+                block[:] = [row if len(row) > NARROW else (*row, 0, None) for row in block]  # type: ignore[misc]
             self._hash.update(self._parquet.add(block, self._flushed))
             if self.kept is not None:
                 self.kept += [Event(*row) for row in block]
         else:
             self._take([Event(*row) for row in block])
         self._flushed += len(block)
+        self._wide = False
         block.clear()
 
     def _take(self, events: list[Event]) -> None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 GROUP_BLOCKS: Final = 8
 """Blocks that share one row group of the file."""
-FILLED: Final = Event._fields[:9]
-"""The columns that a row of the sink gives; the others are the same in every row of the twin."""
+FILLED: Final = Event._fields[:11]
+"""The columns that a row of the sink may give: the first nine, or all; the others are the same in every row."""
 _CONSTANT: Final = ("0", "None", "None\n")
-"""t_err_ns, pod_uid and cluster as hash_line writes them."""
+"""t_err_ns, pod_uid and cluster as hash_line writes them, where a row does not give them."""
 
 
 class ParquetEvents:
@@ -41,14 +41,14 @@ class ParquetEvents:
         schema = arrow_schema()
         columns = {
             name: pa.array(values, schema.field(name).type)
-            for name, values in zip(FILLED, zip(*rows, strict=True), strict=True)
+            for name, values in zip(FILLED[: len(rows[0])], zip(*rows, strict=True), strict=True)
         }
         self._group.append(pa.Table.from_arrays(self._all_columns(columns, len(rows), first), schema=schema))
         if len(self._group) >= GROUP_BLOCKS:
             self._write()
         texts = [column.cast(pa.string()) for column in columns.values()]
         lines = pc.binary_join_element_wise(
-            *texts, *_CONSTANT, "\t", null_handling="replace", null_replacement="None"
+            *texts, *_CONSTANT[len(texts) - 9 :], "\t", null_handling="replace", null_replacement="None"
         )  # fmt: skip
         ends, text = memoryview(lines.buffers()[1]).cast("i"), memoryview(lines.buffers()[2])
         return text[: ends[len(rows)]]

@@ -8,6 +8,8 @@
     client      Client: a process that talks to it. The same verbs with latency, client-side rate limit and network:
                   client.patch(Pod, key, change, done)    done(answer): the new object, or the ApiError
     informer    Informer: list, then watch; `cache` lags the store by the watch's delay; handler changed(old, new)
+    collector   rows of the event table; a kubelet says what it dates: server.stamp(container_started(pod, name, 0)),
+                server.stamp(pod_fact(Kind.POD_READY, pod)), server.stamp(node_ready_fact(node, "True"))
     work_queue  WorkQueue: keys once each, workers, back-off per key
 
 A kind is the class (`Pod`), a key is "namespace/name", or "name" where objects have no namespace. Everything is

@@ -39,6 +39,10 @@ class ApiServer:
         self.resource_version = 0
         self.writes = 0
         """Changes so far, for tests and figures."""
+        self.on_write: list[Callable[[str, Any, Any], None]] = []
+        """Told of every change as it is made: verb, old object or None, new one (DELETED: the last)."""
+        self.on_stamp: list[Callable[[Any], None]] = []
+        """Told of what a kubelet dates before the server knows (collector.py Fact)."""
         self.admissions: list[tuple[type, Admission]] = []
         self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in KINDS}
         self._watches: dict[type, list[Watch]] = {kind: [] for kind in KINDS}
@@ -179,6 +183,8 @@ class ApiServer:
     def _tell(self, verb: str, old: AnyObject | None, new: AnyObject) -> None:
         self.writes += 1
         kind = type(new)
+        for written in self.on_write:
+            written(verb, old, new)
         for watch in self._watches[kind]:
             watch.push(verb, new)
         if kind is Pod and new.spec.node_name:  # type: ignore[union-attr]
@@ -218,6 +224,11 @@ class ApiServer:
         """Raises UnreachableError when the server is down."""
         if not self.up:
             raise UnreachableError("connection refused")
+
+    def stamp(self, fact: Any) -> None:
+        """Something that an object will tell later happens now: a row of the event table, where one is written."""
+        for stamped in self.on_stamp:
+            stamped(fact)
 
     def _next(self) -> int:
         self.resource_version += 1
