@@ -38,6 +38,7 @@ class Kind(StrEnum):
     JOB_PENDING = "job.pending"  # pending reason changed; detail.reason
     JOB_PURGED = "job.purged"  # left slurmctld's memory (MinJobAge)
     JOB_LOST = "job.lost"  # known to the user, unknown to slurmctld after a crash
+    JOB_ACCOUNTED = "job.accounted"  # as sacct lists it, when its answer changes; detail.state, start, end, nodes
     JOB_SHRUNK = "job.shrunk"  # --no-kill: went on without a failed node
     # the script on the nodes, whatever slurmctld believes: property checks compare the two
     SCRIPT_STARTED = "script.started"
@@ -80,6 +81,7 @@ class Kind(StrEnum):
     # what the user's side sees: written when the answer changes; detail.asked = livez|readyz|nodes|ping
     CLIENT_ANSWERED = "client.answered"
     CLIENT_REFUSED = "client.refused"  # no answer, or an error; detail.error
+    METRIC_READ = "metric.read"  # a sample of a daemon's /metrics; actor the daemon; value, unit; detail.metric
     NODE_STATE = "node.state"  # as slurmrestd lists it; detail.state, reason
     JOB_STATE = "job.state"  # as slurmrestd lists it; detail.state, reason
     # pods and containers: actor apiserver (the object's own stamp) or collector (receipt); node = Kubernetes node
