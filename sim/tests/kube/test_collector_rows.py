@@ -12,6 +12,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.environment import Environment, RunBudget
 from slurmtwin.engine.event_sink import EventSink
+from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.collector import Collector, container_started
 from slurmtwin.models.api_server.objects import Condition, ContainerStatus, Meta, Node, NodeSpec, Pod, PodSpec, Taint
 from slurmtwin.models.api_server.server import ApiServer
@@ -82,3 +83,17 @@ def test_rows_of_pods_hash_alike_in_memory_and_in_a_file(tmp_path: Path, narrow:
         play(sink)
     assert in_memory.event_hash == in_file.event_hash
     assert pq.read_table(tmp_path / "events.parquet").column("pod_uid").to_pylist()[-1] == "w-0.1"
+
+
+def test_equal_events_are_counted_up() -> None:
+    """client.event() twice: one row with count 1, one with count 2, each with its receipt."""
+    env = Environment()
+    server, sink = ApiServer(env), EventSink("r", "twin", keep=True)
+    Collector(env, server, sink)
+    client = Client(server, env)
+    for _ in range(2):
+        client.event("Pod/w-0", "Killing", "Stopping container slurmd")
+    env.run_within(RunBudget())
+    sink.close()
+    rows = [(e.actor, json.loads(e.detail or "")["count"]) for e in sink.kept or ()]
+    assert sorted(rows) == [("apiserver", 1), ("apiserver", 2), ("collector", 1), ("collector", 2)]

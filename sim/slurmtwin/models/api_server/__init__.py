@@ -7,6 +7,9 @@
                   patch(kind, key, change), delete(kind, key, grace_ns), watch(kind, handler), stop, start
     client      Client: a process that talks to it. The same verbs with latency, client-side rate limit and network:
                   client.patch(Pod, key, change, done)    done(answer): the new object, or the ApiError
+                  client.event("Pod/a", "Killing", "...")
+    heartbeats  server.heartbeats: a kubelet's leases, of which only the end and the return are told:
+                  heartbeats.cease(node, last_renewal_ns), heartbeats.resume(node)
     informer    Informer: list, then watch; `cache` lags the store by the watch's delay; handler changed(old, new)
     collector   rows of the event table; a kubelet says what it dates: server.stamp(container_started(pod, name, 0)),
                 server.stamp(pod_fact(Kind.POD_READY, pod)), server.stamp(node_ready_fact(node, "True"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.api_server.errors import ApiError, UnreachableError
-from slurmtwin.models.api_server.objects import AnyObject, Object
+from slurmtwin.models.api_server.objects import AnyObject, KubeEvent, Meta, Object
 
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
@@ -51,6 +51,7 @@ class Client:
         self._full_ns = clock.now_ns
         """When the bucket is full again, if nothing more is taken."""
         self._watches: list[Watch] = []
+        self._events: dict[tuple[str, str, str], int] = {}
 
     # verbs
 
@@ -94,6 +95,13 @@ class Client:
     def call(self, what: str, act: Callable[[], Any], done: Done | None = None) -> None:
         """Any other write at the server, e.g. an eviction; `what` names it."""
         self._write(what, act, done)
+
+    def event(self, about: str, reason: str, message: str = "") -> None:
+        """Record an Event about KIND/NAME; equal ones are counted up (client-go tools/record)."""
+        mark = (about, reason, message)
+        count = self._events[mark] = self._events.get(mark, 0) + 1
+        said = KubeEvent(Meta(name=about), reason, about, message, count, self.clock.now_ns)
+        self._send(lambda: self.server.note(said), None)
 
     # the way
 

@@ -489,7 +489,7 @@ class DisruptionBudget:
     observed_generation: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KubeEvent:
     """An Event object."""
 

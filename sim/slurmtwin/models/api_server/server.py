@@ -17,7 +17,8 @@ from slurmtwin.models.api_server.errors import (
     NotFoundError,
     UnreachableError,
 )
-from slurmtwin.models.api_server.objects import KINDS, AnyObject, Custom, Meta, Object, Pod, key_of
+from slurmtwin.models.api_server.heartbeats import Heartbeats
+from slurmtwin.models.api_server.objects import KINDS, AnyObject, Custom, KubeEvent, Meta, Object, Pod, key_of
 from slurmtwin.models.api_server.watch import ADDED, DELETED, MODIFIED, Handler, Watch
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class ApiServer:
         self.resource_version = 0
         self.writes = 0
         """Changes so far, for tests and figures."""
+        self.heartbeats = Heartbeats()
         self.on_write: list[Callable[[str, Any, Any], None]] = []
         """Told of every change as it is made: verb, old object or None, new one (DELETED: the last)."""
         self.on_stamp: list[Callable[[Any], None]] = []
@@ -224,6 +226,11 @@ class ApiServer:
         """Raises UnreachableError when the server is down."""
         if not self.up:
             raise UnreachableError("connection refused")
+
+    def note(self, event: KubeEvent) -> None:
+        """An Event object is written. Nobody in the twin reads one, so it is told and not kept."""
+        for written in self.on_write:
+            written(ADDED, None, event)
 
     def stamp(self, fact: Any) -> None:
         """Something that an object will tell later happens now: a row of the event table, where one is written."""
