@@ -10,20 +10,20 @@ import argparse
 import gzip
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
-from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.manifest import read_manifest
-from slurmtwin.contract.phases import Milestone, Phase
+from slurmtwin.contract.phases import Phase
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.contract.yaml_file import load_yaml, plain
+from slurmtwin_reports.faults.milestones import marks_of
+from slurmtwin_reports.history import Row
 
-Row = Mapping[str, Any]
 TABLE: Final = Path("docs/kind-phases.md")
 REASONS: Final = Path("scenarios/phase-reasons.yaml")
 AGREE: Final = "agree"
@@ -45,61 +45,17 @@ def read_rows(folder: Path) -> list[Row]:
     path = folder / "events.jsonl.gz"
     try:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
-            return [json.loads(line) for line in stream]
+            return [Row(**{name: row.get(name) for name in Row._fields}) for row in map(json.loads, stream)]
     except OSError as error:
         raise InputError(f"{path}: {error}") from error
 
 
-def _names(text: str | None) -> list[str]:
-    if not text:
-        return []
-    try:
-        return expand(text)
-    except InputError:
-        return [text]
-
-
-def fits(row: Row, wanted: Milestone) -> bool:
-    """Is this row the milestone's kind, actor, node, job, and has it these details?"""
-    if row["kind"] != wanted.kind.value or (wanted.actor and row["actor"] != wanted.actor):
-        return False
-    if wanted.job is not None and row.get("job_id") != wanted.job:
-        return False
-    if wanted.node not in ("", "*") and wanted.node not in _names(row.get("node")):
-        return False
-    known = json.loads(row.get("detail") or "{}")
-    return all(known.get(key) == value for key, value in wanted.detail.items())
-
-
-def find(rows: Iterable[Row], wanted: Milestone, after_ns: int | None) -> Row | None:
-    """The n-th fitting row at or after a time (None: from the beginning); node '*' counts different nodes."""
-    seen: set[str] = set()
-    count = 0
-    for row in rows:
-        if (after_ns is not None and row["t_ns"] + row["t_err_ns"] < after_ns) or not fits(row, wanted):
-            continue
-        if wanted.node == "*":
-            seen.add(str(row.get("node")))
-            count = len(seen)
-        else:
-            count += 1
-        if count >= wanted.nth:
-            return row
-    return None
-
-
 def span(rows: Sequence[Row], phase: Phase) -> Span:
-    """One repetition of a phase. A phase begins at or after the first injection, where there is one."""
-    faults = [row["t_ns"] - row["t_err_ns"] for row in rows if row["kind"] == "fault.injected"]
-    start = find(rows, phase.start, min(faults) if faults else None)
-    if start is None:
+    """One repetition of a phase."""
+    marks = marks_of(rows, phase)
+    if marks.start is None:
         return Span(None, started=False)
-    own = phase.end.model_copy(update={"nth": 1}) if phase.end == phase.start else phase.end
-    later = [row for row in rows if row["seq"] != start["seq"]]
-    end = find(later, own, start["t_ns"] - start["t_err_ns"])
-    if end is None:
-        return Span(None)
-    return Span(max(0, end["t_ns"] - start["t_ns"]), start["t_err_ns"] + end["t_err_ns"])
+    return Span(marks.length_ns, marks.error_ns if marks.end is not None else 0)
 
 
 def verdict(phase: Phase, spans: Sequence[Span]) -> str:

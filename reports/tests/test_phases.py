@@ -13,18 +13,20 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.manifest import Manifest, write_manifest
 from slurmtwin.contract.phases import Phase
 from slurmtwin_reports import phases
+from slurmtwin_reports.history import Row
 
 FAULT = {"kind": "fault.injected"}
 
 
-def rows(*facts: tuple[float, str, dict[str, Any]]) -> list[dict[str, Any]]:
+def rows(*facts: tuple[float, str, dict[str, Any]]) -> list[Row]:
     """A table of (seconds, kind, other columns)."""
     out = []
     for seq, (t_s, kind, more) in enumerate(facts):
-        row: dict[str, Any] = {"seq": seq, "t_ns": int(t_s * SECOND), "t_err_ns": 0, "kind": kind, "actor": "x"}
+        columns: dict[str, Any] = dict.fromkeys(Row._fields)
+        columns |= {"seq": seq, "t_ns": int(t_s * SECOND), "t_err_ns": 0, "kind": kind, "actor": "x"}
         if "detail" in more:
             more = more | {"detail": json.dumps(more["detail"])}
-        out.append(row | more)
+        out.append(Row(**columns | more))
     return out
 
 
@@ -110,7 +112,7 @@ def test_a_difference_needs_a_reason_and_a_reason_a_difference(tmp_path: Path) -
     write_manifest(run, Manifest(world="kind", scenario="case", scenario_sha256="", seed=0))
     table = rows((10, "fault.injected", {}), (19, "node.down", {}))
     with gzip.open(run / "events.jsonl.gz", "wt") as stream:
-        stream.write("".join(json.dumps(row) + "\n" for row in table))
+        stream.write("".join(json.dumps(row._asdict()) + "\n" for row in table))
     out = tmp_path / "phases.md"
     arguments = ["--scenarios", scenarios, "--recordings", recordings, "--out", out, "--reasons", reasons]
 

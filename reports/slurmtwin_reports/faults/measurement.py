@@ -1,0 +1,78 @@
+"""What a recording would have shown of a replication: its exact times with the recording's own error drawn.
+
+A time known to ± e is moved by a draw from [-e, e]; one that the API cut to whole seconds is cut to the same Unix
+second's middle, after the drawn offset between the clocks. Recorded and simulated spans are then of one kind, ties
+and all, so that their ranks can be compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin_reports.faults.milestones import HALF_SECOND, Mark, Marks
+
+if TYPE_CHECKING:
+    import numpy as np
+
+NEVER: Final = 1 << 62
+"""ns: a milestone that did not come, or a span without an end. Later than everything."""
+NO_START: Final = -(1 << 62)
+"""A span whose phase did not begin. Shorter than everything: any order of the outcomes serves a test of equality."""
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """The judge's named streams: equal names give equal draws, a new one moves no other."""
+    import numpy as np
+
+    key = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+    return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(seed, spawn_key=(key,))))
+
+
+def times_of(runs: Sequence[Sequence[Marks]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Exact times of replications as an array [replication, phase, start or end] of ns; NEVER where none came."""
+    import numpy as np
+
+    out = np.full((len(runs), len(runs[0]) if runs else 0, 2), NEVER, dtype=np.int64)
+    for place, run in enumerate(runs):
+        for number, marks in enumerate(run):
+            for side, mark in enumerate((marks.start, marks.end)):
+                if mark is not None:
+                    out[place, number, side] = mark.t_ns
+    return out
+
+
+def measured(
+    times: np.ndarray[Any, np.dtype[np.int64]], mark: Mark | None, epoch_ns: int, draw: np.random.Generator
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """These exact times as a collector whose error was that of `mark` would have written them; NEVER stays NEVER."""
+    import numpy as np
+
+    if mark is None:
+        return times
+    never = times == NEVER
+    error = mark.err_ns - HALF_SECOND if mark.cut else mark.err_ns
+    moved = times + (draw.integers(-error, error, times.shape, endpoint=True) if error > 0 else 0)
+    if mark.cut:
+        moved = (moved + epoch_ns) // SECOND * SECOND + HALF_SECOND - epoch_ns
+    return np.where(never, NEVER, moved)
+
+
+def spans(
+    start: np.ndarray[Any, np.dtype[np.int64]], end: np.ndarray[Any, np.dtype[np.int64]]
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Lengths, 0 at least; NEVER without an end, NO_START without a start."""
+    import numpy as np
+
+    length = np.maximum(np.where(end == NEVER, 0, end) - np.where(start == NEVER, 0, start), 0)
+    return np.where(start == NEVER, NO_START, np.where(end == NEVER, NEVER, length))
+
+
+def recorded_span(marks: Marks) -> int:
+    """The recorded length on the same scale."""
+    if marks.start is None:
+        return NO_START
+    length = marks.length_ns
+    return NEVER if length is None else length

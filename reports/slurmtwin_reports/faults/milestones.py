@@ -1,0 +1,116 @@
+"""Milestones of a run, read off its rows alone: the same search in a recording and in the twin's replications.
+
+A mark is a milestone's row as a time and its error. Stamps that the API cuts to whole seconds are known as such: a
+replication's time is cut in the same way before the two are compared (measurement.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.hostlist import expand
+from slurmtwin.contract.phases import Milestone, Phase
+from slurmtwin_reports.history import Row
+
+HALF_SECOND: Final = SECOND // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A milestone that came: its time and half-width in ns, its row, and whether its stamp is a cut second."""
+
+    t_ns: int
+    err_ns: int = 0
+    cut: bool = False
+    seq: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """One phase of one run. end None: the end did not come; start None: neither did the start."""
+
+    start: Mark | None
+    end: Mark | None
+
+    @property
+    def length_ns(self) -> int | None:
+        """The span, 0 at least: two rows of one instant may stand in either order. None without both marks."""
+        if self.start is None or self.end is None:
+            return None
+        return max(0, self.end.t_ns - self.start.t_ns)
+
+    @property
+    def error_ns(self) -> int:
+        """Half-width of the span: the sum of both marks'."""
+        return sum(mark.err_ns for mark in (self.start, self.end) if mark is not None)
+
+
+def _names(text: str | None) -> Sequence[str]:
+    if not text:
+        return ()
+    try:
+        return expand(text)
+    except InputError:
+        return (text,)
+
+
+def fits(row: Row, wanted: Milestone) -> bool:
+    """Is this row the milestone's kind, actor, node, job, and has it these details?"""
+    if row.kind != wanted.kind.value or (wanted.actor and row.actor != wanted.actor):
+        return False
+    if wanted.job is not None and row.job_id != wanted.job:
+        return False
+    if wanted.node not in ("", "*") and wanted.node not in _names(row.node):
+        return False
+    if not wanted.detail:
+        return True
+    known = row.details
+    return all(known.get(key) == value for key, value in wanted.detail.items())
+
+
+def find(rows: Iterable[Row], wanted: Milestone, after_ns: int | None) -> Row | None:
+    """The n-th fitting row at or after a time (None: from the beginning); node '*' counts different nodes."""
+    seen: set[str] = set()
+    count = 0
+    for row in rows:
+        if (after_ns is not None and row.t_ns + row.t_err_ns < after_ns) or not fits(row, wanted):
+            continue
+        if wanted.node == "*":
+            seen.add(str(row.node))
+            count = len(seen)
+        else:
+            count += 1
+        if count >= wanted.nth:
+            return row
+    return None
+
+
+def marks_of(rows: Sequence[Row], phase: Phase) -> Marks:
+    """One phase of one run. A phase begins at or after the first injection, where there is one."""
+    faults = [row.t_ns - row.t_err_ns for row in rows if row.kind == "fault.injected"]
+    return _marks(rows, phase, min(faults) if faults else None)
+
+
+def all_marks(rows: Iterable[Row], phases: Sequence[Phase]) -> tuple[Marks, ...]:
+    """Every phase of one run, in their order."""
+    wanted = {m.kind.value for phase in phases for m in (phase.start, phase.end)} | {"fault.injected"}
+    kept = [row for row in rows if row.kind in wanted]
+    return tuple(marks_of(kept, phase) for phase in phases)
+
+
+def _marks(rows: Sequence[Row], phase: Phase, after_ns: int | None) -> Marks:
+    start = find(rows, phase.start, after_ns)
+    if start is None:
+        return Marks(None, None)
+    own = phase.end.model_copy(update={"nth": 1}) if phase.end == phase.start else phase.end
+    later = (row for row in rows if row.seq != start.seq)
+    end = find(later, own, start.t_ns - start.t_err_ns)
+    return Marks(_mark(start), None if end is None else _mark(end))
+
+
+def _mark(row: Row) -> Mark:
+    return Mark(row.t_ns, row.t_err_ns, row.actor == "apiserver" and row.t_err_ns >= HALF_SECOND, row.seq)

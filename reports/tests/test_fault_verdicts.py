@@ -1,0 +1,271 @@
+"""The judge of fault scenarios on generated data whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.phases import Phase
+from slurmtwin_reports.faults import ranks
+from slurmtwin_reports.faults.measurement import NEVER, NO_START, measured, spans, stream
+from slurmtwin_reports.faults.milestones import Mark, Marks
+from slurmtwin_reports.faults.phase_verdict import PhaseVerdict, judge_phases
+from slurmtwin_reports.faults.replicated import Repetition
+from slurmtwin_reports.verdict import Outcome
+
+REPLICATIONS = 200
+Draw = Callable[[np.random.Generator, int], Any]
+"""(generator, how many) -> spans in seconds."""
+
+
+def phase(name: str = "p", **more: Any) -> Phase:
+    """A phase that rests on pods.toleration."""
+    document = {
+        "name": name, "start": {"kind": "fault.injected"}, "end": {"kind": "node.down"}, "low": "1s", "high": None,
+        "rests_on": "r", "source": "s", "parameter": "pods.toleration",
+    }  # fmt: skip
+    return Phase.model_validate(document | more)
+
+
+def times(seconds: Any) -> Any:
+    """Replications of one phase that begins at 10 s."""
+    out = np.full((len(seconds), 1, 2), 10 * SECOND, dtype=np.int64)
+    out[:, 0, 1] += np.round(np.asarray(seconds) * 1e9).astype(np.int64)
+    return out
+
+
+def marks(seconds: float, err_s: float = 0.1) -> Marks:
+    """A recorded phase that begins at 10 s."""
+    return Marks(Mark(10 * SECOND), Mark(10 * SECOND + round(seconds * SECOND), round(err_s * SECOND)))
+
+
+def repetitions(recorded: Draw, twin: Draw, count: int = 3, seed: int = 1, err_s: float = 0.1) -> list[Repetition]:
+    """Recorded spans from one law, replications from another; the parameter scales the twin's."""
+    made = []
+    for k in range(count):
+        draw = np.random.default_rng([seed, k])
+        seen = float(recorded(draw, 1)[0]) + draw.uniform(-err_s, err_s)
+        base, half, double = (times(twin(draw, REPLICATIONS) * factor) for factor in (1, 0.5, 2))
+        changed = {("pods.toleration", 0.5): half, ("pods.toleration", 2.0): double}
+        one = Repetition(recorded=(marks(seen, err_s),), epoch_ns=0, base=base, still=base, changed=changed)
+        made.append(one)
+    return made
+
+
+def judged(made: Sequence[Repetition], one: Phase | None = None) -> PhaseVerdict:
+    """The verdict of the one phase."""
+    return judge_phases([one or phase()], made)[0][0]
+
+
+def timer(draw: np.random.Generator, many: int) -> Any:
+    """A timer of 40 to 50 s."""
+    return draw.uniform(40, 50, many)
+
+
+def whole_seconds(draw: np.random.Generator, many: int) -> Any:
+    """0, 1 or 2 s: nearly all ties."""
+    return draw.integers(0, 3, many).astype(float)
+
+
+def rarely_two(draw: np.random.Generator, many: int) -> Any:
+    """0 s, in one of ten cases 2 s."""
+    return 2.0 * (draw.random(many) < 0.1)
+
+
+@pytest.mark.parametrize("law", [timer, whole_seconds, rarely_two])
+@pytest.mark.parametrize("count", [3, 10])
+def test_the_size_is_five_percent_at_most(law: Draw, count: int) -> None:
+    """Spans drawn from the twin's own law are rejected in 5 % of 400 cases, give or take three standard errors."""
+    draw = np.random.default_rng([7, count])
+    rejected = 0
+    for case in range(400):
+        pools = np.stack([np.round(law(draw, REPLICATIONS) * 1e9) for _ in range(count)]).astype(np.int64)
+        seen = np.round(law(draw, count) * 1e9).astype(np.int64)
+        rejected += ranks.p_value(seen, pools, stream(case, "null"), 999) <= ranks.LEVEL
+    assert rejected / 400 <= 0.05 + 3 * (0.05 * 0.95 / 400) ** 0.5
+    if law is timer:
+        assert rejected / 400 >= 0.05 - 3 * (0.05 * 0.95 / 400) ** 0.5
+
+
+def test_power_rises_with_repetitions() -> None:
+    """A twin 4 s off on a 10 s wide timer is told more surely by each further repetition."""
+    draw = np.random.default_rng(3)
+    found = []
+    for count in (3, 6, 12):
+        pools = np.stack([np.round(timer(draw, REPLICATIONS) * 1e9) for _ in range(count)]).astype(np.int64)
+        found.append(ranks.power(pools + 4 * SECOND, pools, stream(1, "power")))
+    assert found[0] < found[1] < found[2]
+    assert found[2] > ranks.POWER
+
+
+def test_power_against_the_twin_itself_is_the_size() -> None:
+    """What is not changed is rejected in about 5 % of cases."""
+    draw = np.random.default_rng(4)
+    pools = np.stack([np.round(timer(draw, REPLICATIONS) * 1e9) for _ in range(3)]).astype(np.int64)
+    assert ranks.power(pools, pools, stream(1, "power")) <= 0.05 + 3 * (0.05 * 0.95 / ranks.POWER_DRAWS) ** 0.5
+
+
+def test_a_true_model_with_a_sharp_parameter_agrees() -> None:
+    """Recorded and simulated by one law, and half or double of it would show."""
+    found = judged(repetitions(timer, timer))
+    assert found.outcome is Outcome.AGREE
+    assert found.half is not None
+    assert found.double is not None
+    assert min(found.half, found.double) >= ranks.POWER
+    assert found.sharp is True
+
+
+@pytest.mark.parametrize("off_s", [-15.0, 15.0])
+def test_a_shifted_model_is_found(off_s: float) -> None:
+    """Three repetitions outside the twin's range are a difference, and the reason names both."""
+    found = judged(repetitions(lambda draw, many: timer(draw, many) + off_s, timer))
+    assert found.outcome is Outcome.DIFFER
+    assert "recorded" in found.reason
+
+
+def test_a_twin_that_is_surely_too_regular_or_too_wild_is_found() -> None:
+    """Not the middle alone: ten repetitions all in the middle of a wide twin, or all at the ends of a narrow one."""
+
+    def evenly(low: float, high: float) -> Draw:
+        return lambda draw, many: draw.uniform(low, high, many)
+
+    assert judged(repetitions(evenly(44.9, 45.1), evenly(0, 90), 10)).outcome is Outcome.DIFFER
+    ends = repetitions(lambda draw, many: draw.choice([40.0, 50.0], many), evenly(44, 46), 10)
+    assert judged(ends).outcome is Outcome.DIFFER
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_vague_model_never_agrees(seed: int) -> None:
+    """Whatever three repetitions show, a twin that allows 0 to 90 s cannot tell its parameter from half or double."""
+    vague = repetitions(timer, lambda draw, many: draw.uniform(0, 90, many), seed=seed)
+    assert judged(vague).outcome is not Outcome.AGREE
+
+
+def test_a_parameter_that_moves_nothing_leaves_unknown() -> None:
+    """The halved and doubled twin is the same: agreement would mean nothing."""
+    made = [replace(r, changed=dict.fromkeys(r.changed, r.base)) for r in repetitions(timer, timer)]
+    found = judged(made)
+    assert found.outcome is Outcome.UNKNOWN
+    assert "pods.toleration" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda made: (made[:2], phase()), "2 repetitions"),
+        (lambda made: ([replace(r, base=r.base[:150]) for r in made], phase()), "150 replications"),
+        (lambda made: (made, phase(parameter="")), "no parameter"),
+        (lambda made: ([replace(r, changed={}) for r in made], phase()), "no replications with"),
+        (lambda made: ([replace(r, base=r.base[:0]) for r in made], phase()), "no replications"),
+        (lambda made: ([], phase()), "no replications"),
+    ],
+)
+def test_what_is_missing_is_said(change: Callable[[Any], Any], word: str) -> None:
+    """Too few repetitions or replications, or no parameter: unknown, with the reason."""
+    made, one = change(repetitions(timer, timer))
+    found = judged(made, one)
+    assert found.outcome is Outcome.UNKNOWN
+    assert word in found.reason
+
+
+def test_an_end_that_never_comes_is_no_difference_and_one_that_comes_is() -> None:
+    """Never in both: distance 0. Once in three recordings but in no replication: differ. The other way round, too."""
+    never = times(np.zeros(REPLICATIONS))
+    never[:, 0, 1] = NEVER
+    absent = Marks(Mark(10 * SECOND), None)
+    same = [Repetition(recorded=(absent,), epoch_ns=0, base=never) for _ in range(3)]
+    assert judged(same).p == 1.0
+    once = [replace(same[0], recorded=(marks(3),)), *same[1:]]
+    assert judged(once).outcome is Outcome.DIFFER
+    came = [replace(r, recorded=(absent,)) for r in repetitions(timer, timer)]
+    assert judged(came).outcome is Outcome.DIFFER
+    unborn = [replace(r, recorded=(Marks(None, None),)) for r in repetitions(timer, timer)]
+    assert judged(unborn).outcome is Outcome.DIFFER
+
+
+def test_a_cut_second_is_cut_in_the_twin_too() -> None:
+    """An API stamp of a time is the middle of its Unix second, whatever second the scenario began in."""
+    exact = np.array([10_250_000_000, 10_850_000_000, NEVER], dtype=np.int64)
+    cut = measured(exact, Mark(0, SECOND // 2, cut=True), 600_000_000, stream(1, "x"))
+    assert cut.tolist() == [9_900_000_000, 10_900_000_000, NEVER]
+
+
+def test_errors_are_drawn_within_their_bounds() -> None:
+    """A time known to ± e moves by e at most, and by nothing where e is 0."""
+    exact = np.full(1000, 5 * SECOND, dtype=np.int64)
+    moved = measured(exact, Mark(0, SECOND), 0, stream(1, "x")) - exact
+    assert -SECOND <= moved.min() < -0.9 * SECOND
+    assert 0.9 * SECOND < moved.max() <= SECOND
+    assert (measured(exact, Mark(0), 0, stream(1, "x")) == exact).all()
+
+
+def test_spans_know_what_did_not_come() -> None:
+    """NEVER without an end, NO_START without a start, 0 at least."""
+    start = np.array([5, 5, NEVER, 5], dtype=np.int64)
+    end = np.array([7, NEVER, NEVER, 4], dtype=np.int64)
+    assert spans(start, end).tolist() == [2, NEVER, NO_START, 0]
+
+
+def two_phases(first_s: Any, second_s: Any) -> Any:
+    """Replications of two phases from 10 s."""
+    return np.concatenate([times(first_s), times(second_s)], axis=1)
+
+
+def ordered_case(seen: tuple[float, float], seed: int = 5) -> list[Repetition]:
+    """A twin whose first milestone is always 1 to 2 s before the second."""
+    draw = np.random.default_rng(seed)
+    out = []
+    for _ in range(3):
+        first = draw.uniform(0, 20, REPLICATIONS)
+        base = two_phases(first, first + draw.uniform(1, 2, REPLICATIONS))
+        out.append(Repetition(recorded=(marks(seen[0]), marks(seen[1])), epoch_ns=0, base=base))
+    return out
+
+
+def test_milestones_out_of_order_differ_though_each_span_fits() -> None:
+    """Both spans lie inside their intervals, but the second came first; within the error of the stamps it may."""
+    phases = [phase("a"), phase("b", end={"kind": "job.requeued"})]
+    wrong, order = judge_phases(phases, ordered_case((11.0, 10.0)))
+    assert order.broken
+    assert [v.outcome for v in wrong] == [Outcome.DIFFER, Outcome.DIFFER]
+    assert "out of order" in wrong[0].reason
+    for fine in ((10.0, 11.5), (10.0, 9.95)):
+        assert not judge_phases(phases, ordered_case(fine))[1].broken
+
+
+def test_order_is_seldom_broken_by_chance() -> None:
+    """Where either order may be, the test's size stays below 5 % and its error."""
+    phases = [phase("a"), phase("b", end={"kind": "job.requeued"})]
+    broken = 0
+    for case in range(100):
+        draw = np.random.default_rng([9, case])
+        made = []
+        for _ in range(3):
+            base = two_phases(draw.uniform(0, 20, REPLICATIONS), draw.uniform(15, 35, REPLICATIONS))
+            seen = (marks(draw.uniform(0, 20)), marks(draw.uniform(15, 35)))
+            made.append(Repetition(recorded=seen, epoch_ns=0, base=base))
+        broken += judge_phases(phases, made)[1].broken
+    assert broken / 100 <= 0.05 + 3 * (0.05 * 0.95 / 100) ** 0.5
+
+
+def test_a_calibrated_spread_that_hides_the_timer_is_not_sharp() -> None:
+    """The interval is 90 s wide, 10 s with calibrated durations held still."""
+    made = [replace(r, base=times(np.linspace(0, 90, REPLICATIONS))) for r in repetitions(timer, timer)]
+    assert judged(made).sharp is False
+    assert judged([replace(r, still=None) for r in made]).sharp is None
+
+
+def test_equal_input_gives_equal_verdicts() -> None:
+    """All draws come from named streams; other phases of the scenario do not move them."""
+    made = repetitions(timer, timer)
+    twice = [replace(r, recorded=r.recorded * 2, base=np.tile(r.base, (1, 2, 1))) for r in made]
+    twice = [replace(r, changed={k: np.tile(t, (1, 2, 1)) for k, t in r.changed.items()}, still=None) for r in twice]
+    one = judged(made)
+    again = judge_phases([phase(), phase("q")], twice)[0][0]
+    assert (one.p, one.half, one.double) == (again.p, again.half, again.double)
+    assert judged(made) == one
