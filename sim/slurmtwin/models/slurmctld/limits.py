@@ -144,6 +144,8 @@ class AccountingLimits(AccountingIdentity):
         self._held: dict[int, list[int]] = {}
         """TRES that each started job was counted with, by Slurm id."""
         self._usage_bound = tree.usage_bound()
+        self._max_nodes: dict[tuple[str, str, Association | None], tuple[int, str] | None] = {}
+        """By the QOS of the job, that of the partition, and the association: what max_nodes() found."""
 
     @property
     def watches_usage(self) -> bool:
@@ -345,6 +347,12 @@ class AccountingLimits(AccountingIdentity):
 
     def max_nodes(self, job: Job, part: Partition) -> tuple[int, str] | None:
         """acct_policy_get_max_nodes(): the smallest node limit and the reason it would give."""
+        key = (job.qos, part.conf.qos, job.assoc if isinstance(job.assoc, Association) else None)
+        if key not in self._max_nodes:
+            self._max_nodes[key] = self._find_max_nodes(job, part)
+        return self._max_nodes[key]
+
+    def _find_max_nodes(self, job: Job, part: Partition) -> tuple[int, str] | None:
         order = self.qos_order(job, part)
         best: tuple[int, str] | None = None
 

@@ -56,8 +56,10 @@ class Asked:
     """Nodes whose hardware and features could serve the job."""
     usable: ByPartition[int] = field(default_factory=ByPartition)
     """The same by job_req_node_filter(), which counts memory per CPU."""
-    counts: dict[int, tuple[PartitionConf, tuple[int, int, int] | Refusal]] = field(default_factory=dict)
-    """By partition index: node counts of jobs without a QOS and without a limit on nodes."""
+    counts: dict[int, tuple[PartitionConf, str, tuple[int, str] | None, tuple[int, int, int] | Refusal]] = field(
+        default_factory=dict
+    )
+    """By partition index: the last node counts, and the configuration, QOS and limit they hold for."""
     possible: ByPartition[Refusal | None] = field(default_factory=ByPartition)
     """Why such a job can never run there, of the same jobs."""
     uniform: ByPartition[tuple[int, Choice] | None] = field(default_factory=ByPartition)
@@ -165,14 +167,11 @@ class Requests:
         """get_node_cnts(): (min, requested, max) nodes."""
         asked, conf = self.of(job), part.conf
         limit = self._ctld.limits.max_nodes(job, part)
-        plain = limit is None and not job.qos
-        if plain:
-            known = asked.counts.get(part.index)
-            if known is not None and known[0] is conf:
-                return known[1]
+        known = asked.counts.get(part.index)
+        if known is not None and known[0] is conf and known[1] == job.qos and known[2] == limit:
+            return known[3]
         counts = self._counts(asked.demand, job.qos, conf, limit)
-        if plain:
-            asked.counts[part.index] = (conf, counts)
+        asked.counts[part.index] = (conf, job.qos, limit, counts)
         return counts
 
     def _counts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
@@ -44,16 +45,21 @@ class Preemption:
         """slurm_find_preemptable_jobs(): low tier or QOS priority first, then few nodes; or the youngest first."""
         if not self.enabled:
             return []
-        found = [
-            other
-            for other in sorted(self._ctld.running.values(), key=lambda j: j.slurm_id)
-            if self._may_go(other, job, part, now_s)
-        ]
+        found = [other for other in self._below(part) if self._may_go(other, job, part, now_s)]
+        found.sort(key=lambda j: j.slurm_id)
         if self._youngest:
             found.sort(key=lambda j: -j.start_s)
         else:
             found.sort(key=self._rank)
         return found
+
+    def _below(self, part: Partition) -> Iterable[Job]:
+        """Running jobs that the partitions' tiers do not protect; the leader of a hetjob stands for it."""
+        running = self._ctld.running.values()
+        if self._by_qos:
+            return running
+        low = {p.index for p in self._ctld.partitions.values() if _yields(p, part)}
+        return [job for job in running if job.part is not None and job.part.index in low] if low else ()
 
     def _may_go(self, other: Job, job: Job, part: Partition, now_s: int) -> bool:
         if other.het_job is not None:
@@ -65,15 +71,8 @@ class Preemption:
         return _holds(other, part.nodes) and self._preemptable(other, job, part, now_s)
 
     def _preemptable(self, other: Job, job: Job, part: Partition, now_s: int) -> bool:
-        if not (self._qos_allows(other, job) if self._by_qos else self._tier_allows(other, part)):
-            return False
-        return not self._exempt(other, now_s)
-
-    def _tier_allows(self, other: Job, part: Partition) -> bool:
-        theirs = other.part
-        if theirs is None or theirs.conf.priority_tier >= part.conf.priority_tier:
-            return False
-        return theirs.conf.preempt_mode.lower() != "off"
+        allowed = self._qos_allows(other, job) if self._by_qos else other.part is not None and _yields(other.part, part)
+        return allowed and not self._exempt(other, now_s)
 
     def _qos_allows(self, other: Job, job: Job) -> bool:
         ours, theirs = self._qos.get(job.qos), self._qos.get(other.qos)
@@ -100,6 +99,11 @@ class Preemption:
             high = job.part.conf.priority_tier if job.part is not None else 0
         nodes = job.alloc.nodes.bit_count() if job.alloc is not None else 0
         return (high << 16) + min(nodes, _MOST)
+
+
+def _yields(theirs: Partition, ours: Partition) -> bool:
+    """preempt/partition_prio: a lower tier whose mode is not off."""
+    return theirs.conf.priority_tier < ours.conf.priority_tier and theirs.conf.preempt_mode.lower() != "off"
 
 
 def _holds(job: Job, nodes: int) -> bool:
