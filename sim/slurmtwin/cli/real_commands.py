@@ -123,9 +123,13 @@ def _doctor_screen(rows: list[tuple[str, Finding]], facts: list[Fact], refused: 
 
 @click.command()
 @click.option("--recordings", default="scenarios/recordings", show_default=True, help="Folder of recorded runs.")
+@click.option("--pods", is_flag=True, help="Durations of a Kubernetes cluster, from its quiet runs.")
+@click.option("--out", metavar="FILE", help="With --pods: write the fits here.")
 @command("calibrate")
-def calibrate(recordings: str, as_json: bool) -> ExitCode:
+def calibrate(recordings: str, pods: bool, out: str | None, as_json: bool) -> ExitCode:
     """Measure host costs in the recordings at acceleration 1, beside the values the twin uses."""
+    if pods:
+        return _calibrate_pods(Path(recordings), out, as_json)
     from slurmtwin.campaign.calibration import measure
     from slurmtwin.contract.clock import MS
     from slurmtwin.worlds.calibration import load_host_costs
@@ -139,6 +143,27 @@ def calibrate(recordings: str, as_json: bool) -> ExitCode:
     else:
         header = ("version", "name", "median_ms", "low_ms", "high_ms", "error_ms", "count", "used_ms")
         emit_rows(header, [[_short(row[name]) for name in header] for row in rows])
+    return ExitCode.FINE
+
+
+def _calibrate_pods(recordings: Path, out: str | None, as_json: bool) -> ExitCode:
+    from slurmtwin.campaign.pod_calibration import document_text, measure
+    from slurmtwin.contract.manifest import write_atomic
+    from slurmtwin.worlds.pod_durations import still_durations
+
+    document = measure(sorted(p.parent for p in recordings.glob("quiet-pods/*/pods/*/manifest.json")))
+    if out:
+        write_atomic(Path(out), document_text(document))
+    header = ("median_ms", "low_ms", "high_ms", "sigma", "known_to_ms", "runs", "count")
+    used = still_durations()
+    rows = [
+        {"name": name, **{key: entry[key] for key in header}, "used_ms": used[name][0] / 1e6}
+        for name, entry in document["durations"].items()
+    ]
+    if as_json:
+        emit_json("calibrate", {"origin": document["origin"], "durations": rows})
+    else:
+        emit_rows(("name", *header, "used_ms"), [[_short(value) for value in row.values()] for row in rows])
     return ExitCode.FINE
 
 

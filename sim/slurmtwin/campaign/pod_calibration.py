@@ -1,0 +1,215 @@
+"""Durations of a cluster from its batch's quiet runs: what the host charges where no rule gives it (DESIGN 5).
+
+A stamp cut to whole seconds and the collector's receipt of the same change enclose a time from both sides, so a span
+is known to an interval. A log-normal law is fitted to the intervals by its likelihood; runs,
+and spans within them, are drawn with replacement and fitted again: what three quiet runs do not tell stays in the file
+as spread between these fits. Runs with a fault are refused: calibrated and judged are never the same runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.errors import InputError, Where
+from slurmtwin.contract.manifest import read_manifest
+from slurmtwin.contract.pod_durations import DURATIONS
+from slurmtwin.engine.random_streams import generator
+from slurmtwin.worlds.pod_durations import POD_DURATIONS_SCHEMA
+
+if TYPE_CHECKING:
+    from slurmtwin_reports.history import History, Row
+
+RESAMPLES: Final = 200
+LEAST_MS: Final = 0.05
+"""Interval ends are at least so far apart, and so far above 0: the law has no mass at 0."""
+USUAL_SIGMA: Final = 0.5
+"""Where intervals are too wide to tell a law's spread, it is drawn to this, times or divided by 2 (one standard
+deviation); spans that are known well (script-launch, exit-notice, submit) have 0.6 to 1.1.
+"""
+CENTRE_SPREAD: Final = 3.0
+"""Likewise its median to the middle of the intervals, times or divided by this."""
+Interval = tuple[float, float]
+"""Bounds of a span in ms."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """Spans by name, one list for each quiet run."""
+
+    spans: dict[str, list[list[Interval]]] = field(default_factory=dict)
+
+    def add(self, name: str, run: int, first: Interval | None, last: Interval | None) -> None:
+        """A span between two enclosed times, in ms; none where one of them did not come, or the end came first."""
+        if first is None or last is None or last[1] <= first[0]:
+            return
+        runs = self.spans.setdefault(name, [])
+        while len(runs) <= run:
+            runs.append([])
+        low = max(last[0] - first[1], LEAST_MS)
+        runs[run].append((low, max(last[1] - first[0], low + LEAST_MS)))
+
+
+def measure(folders: Sequence[Path]) -> dict[str, Any]:
+    """The document of worlds/pod_durations.json from quiet runs. Raises InputError where a run has a fault, or none
+    of them shows anything.
+    """
+    from slurmtwin_reports.load import load_run
+
+    seen = Seen()
+    for run, folder in enumerate(folders):
+        history = load_run(folder)
+        rows = list(history.rows())
+        if any(row.kind == "fault.injected" for row in rows):
+            raise InputError("not a quiet run: a fault was injected", Where(str(folder)))
+        _read(seen, run, history, rows)
+    if not seen.spans:
+        raise InputError(
+            "no quiet run in pods here", hint="quiet-pods in --world kind makes one"
+        )
+    return {
+        "schema": POD_DURATIONS_SCHEMA,
+        "origin": [_origin(folder) for folder in folders],
+        "durations": {name: _fitted(name, seen.spans[name]) for name in DURATIONS if name in seen.spans},
+    }
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """The file's text: one line for each duration's fits."""
+    text = json.dumps({**document, "durations": {}}, indent=1)
+    lines = [f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in document["durations"].items()]
+    return text.replace('"durations": {}', '"durations": {\n' + ",\n".join(lines) + "\n }") + "\n"
+
+
+def _origin(folder: Path) -> dict[str, Any]:
+    manifest = read_manifest(folder)
+    host = manifest.environment.get("host", {})
+    return {
+        "run": manifest.results.get("run_id"), "epoch_s": manifest.parameters["epoch_ns"] // SECOND,
+        "host_load": manifest.resources.get("host_load"), "cpu": host.get("cpu"), "cpus": host.get("cpus"),
+        "kubernetes": manifest.software.get("kubernetes"), "slurm": manifest.software.get("packages", {}).get("slurmd"),
+    }  # fmt: skip
+
+
+# what a run shows
+
+
+def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
+    pods = _Pods(rows)
+    served = _first(rows, "slurmctld.started")
+    for uid, app in pods.app.items():
+        bound, runs = pods.at("pod.scheduled", uid), pods.at("container.started", uid)
+        if app != "slurmctld":  # whose pod waits for its volume
+            seen.add("pod-bind", run, pods.at("pod.created", uid), bound)
+        seen.add("pod-start", run, bound, runs)
+        seen.add("container-start", run, pods.checked.get(pods.name[uid]), runs)
+        if app == "slurmctld":
+            seen.add("slurmctld-start", run, runs, served)
+            seen.add("claim-bind", run, pods.at("pod.created", uid), _first(rows, "claim.bound"))
+        elif app == "slurmd" and runs is not None and served is not None and runs[0] > served[1]:
+            seen.add("slurmd-start", run, runs, _first(rows, "slurmd.started", pods.name[uid]))
+    for node in sorted({row.node for row in rows if row.kind == "slurmd.started" and row.node}):
+        idle = (row for row in rows if row.kind == "node.state" and row.node == node)
+        listed = next((row for row in idle if str(row.details.get("state", "")).startswith("IDLE")), None)
+        seen.add("registration", run, _first(rows, "slurmd.started", node), _bounds(listed) if listed else None)
+    _read_jobs(seen, run, history, rows)
+
+
+def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
+    for number, job in history.jobs.items():
+        own = {row.kind: _bounds(row) for row in reversed(rows) if row.job_id == number}
+        sent = job.get("submit_ns", 0) / MS
+        seen.add("submit", run, (sent, sent), own.get("job.submitted"))
+        seen.add("script-launch", run, own.get("job.started"), own.get("script.started"))
+        seen.add("exit-notice", run, own.get("script.ended"), own.get("job.ended"))
+
+
+class _Pods:
+    """Pods of a run: first time of each change, as what stamp and receipt enclose together."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.app: dict[str, str] = {}
+        self.name: dict[str, str] = {}
+        self.checked: dict[str, Interval] = {}
+        """Pod -> its image was looked at for the first time."""
+        self._times: dict[tuple[str, str], Interval] = {}
+        receipts = {row.cause_seq: row for row in rows if row.actor == "collector" and row.cause_seq is not None}
+        for row in rows:
+            if row.actor != "apiserver":
+                continue
+            detail = row.details
+            time = _bounds(row, receipts.get(row.seq))
+            if row.kind == "kube.event" and detail.get("reason") == "Pulled":
+                self.checked.setdefault(str(detail.get("about")).removeprefix("Pod/"), time)
+            elif row.pod_uid and row.kind in ("pod.created", "pod.scheduled", "container.started"):
+                self.app.setdefault(row.pod_uid, str(detail.get("app")))
+                self.name.setdefault(row.pod_uid, str(detail.get("pod")).rpartition("/")[2])
+                self._times.setdefault((row.kind, row.pod_uid), time)
+
+    def at(self, kind: str, uid: str) -> Interval | None:
+        """When it happened to this pod first."""
+        return self._times.get((kind, uid))
+
+
+def _first(rows: Iterable[Row], kind: str, node: str | None = None) -> Interval | None:
+    found = next((row for row in rows if row.kind == kind and node in (None, row.node)), None)
+    return None if found is None else _bounds(found)
+
+
+def _bounds(row: Row, receipt: Row | None = None) -> Interval:
+    """The interval of a row's time in ms; a change did not happen after it was received."""
+    low, high = row.t_ns - row.t_err_ns, row.t_ns + row.t_err_ns
+    received = row if row.actor == "collector" else receipt
+    if received is not None:
+        high = max(low, min(high, received.t_ns))
+    return low / MS, high / MS
+
+
+# the law
+
+
+def _fitted(name: str, runs: Sequence[Sequence[Interval]]) -> dict[str, Any]:
+    draw = generator(0, 0, f"pod-calibration.{name}")
+    filled = [run for run in runs if run]
+    every = [span for run in filled for span in run]
+    median, sigma = _fit(every)
+    fits: list[tuple[float, float]] = []
+    for _ in range(RESAMPLES):
+        drawn = [filled[i] for i in draw.integers(0, len(filled), len(filled))]
+        fits.append(_fit([run[i] for run in drawn for i in draw.integers(0, len(run), len(run))]))
+    medians = sorted(m for m, _ in fits)
+    widths = sorted(high - low for low, high in every)
+    return {
+        "runs": len(filled), "count": len(every), "median_ms": _short(median), "sigma": _short(sigma),
+        "low_ms": _short(medians[RESAMPLES // 40]), "high_ms": _short(medians[-1 - RESAMPLES // 40]),
+        "known_to_ms": _short(widths[len(widths) // 2] / 2), "fits": [[_short(m), _short(s)] for m, s in fits],
+    }  # fmt: skip
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _fit(spans: Sequence[Interval]) -> tuple[float, float]:
+    """(median in ms, sigma of the logarithm) of the log-normal law most likely to have given these intervals."""
+    import numpy as np
+    from scipy import optimize, stats
+
+    low, high = np.log(np.asarray(spans, dtype=float)).T
+
+    def unlikely(at: Any) -> float:
+        mean, sigma = at[0], np.exp(at[1])
+        mass = stats.norm.cdf((high - mean) / sigma) - stats.norm.cdf((low - mean) / sigma)
+        usual = (at[1] - np.log(USUAL_SIGMA)) / np.log(2)
+        central = (mean - centre) / np.log(CENTRE_SPREAD)
+        return float(-np.log(np.maximum(mass, 1e-12)).sum() + (usual * usual + central * central) / 2)
+
+    centre = float(np.median(np.log((np.exp(low) + np.exp(high)) / 2)))
+    begin = (centre, float(np.log(USUAL_SIGMA)))
+    box = [(float(low.min()) - 1, float(high.max()) + 1), (np.log(0.02), np.log(2.0))]
+    best = optimize.minimize(unlikely, begin, method="Nelder-Mead", bounds=box, options={"xatol": 1e-3, "fatol": 1e-3})
+    return float(np.exp(best.x[0])), float(np.exp(best.x[1]))

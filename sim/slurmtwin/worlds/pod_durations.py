@@ -1,0 +1,69 @@
+"""Calibrated durations of a Kubernetes cluster, kept as data beside this module (pod_durations.json).
+
+campaign/pod_calibration.py writes the file from quiet runs: per name a log-normal law, its origin, and bootstrapped
+fits of it. A run has one fit's values, equally likely; held still, a duration has its median.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, Final
+
+from slurmtwin.contract.clock import MS, US
+from slurmtwin.contract.errors import InputError, Where
+from slurmtwin.contract.pod_durations import DURATIONS
+
+POD_DURATIONS_SCHEMA: Final = "slurmtwin/pod-durations/1"
+POD_DURATIONS_FILE: Final = Path(__file__).with_name("pod_durations.json")
+POINTS: Final = 20
+_NORMAL: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
+UNSEEN_MS: Final[Mapping[str, float]] = {"slurmd-start": 12.0}
+"""What quiet runs have not shown, as worlds/host_costs.yaml has it of slurmd outside pods."""
+
+Durations = dict[str, tuple[int, ...]]
+
+
+def drawn_durations(replication: int, path: Path = POD_DURATIONS_FILE) -> Durations:
+    """Values of each duration for one replication, in ns: the quantiles of one bootstrapped fit.
+
+    Raises InputError when the file is none of this schema or lacks a name that is not in UNSEEN_MS.
+    """
+    out: Durations = {}
+    for name, entry in _entries(path).items():
+        fits = entry["fits"]
+        median, sigma = fits[replication % len(fits)]
+        out[name] = tuple(_ns(median * math.exp(sigma * z)) for z in _NORMAL)
+    return out
+
+
+def still_durations(path: Path = POD_DURATIONS_FILE) -> Durations:
+    """Each duration at its median, in ns. Raises InputError as drawn_durations does."""
+    return {name: (_ns(entry["median_ms"]),) for name, entry in _entries(path).items()}
+
+
+def _ns(ms: float) -> int:
+    return round(ms * MS / US) * US
+
+
+def _entries(path: Path) -> dict[str, dict[str, Any]]:
+    return _read(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:  # noqa: ARG001  a file written anew is read anew
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"not readable as JSON: {error}", Where(str(path))) from error
+    if not isinstance(document, dict) or document.get("schema") != POD_DURATIONS_SCHEMA:
+        raise InputError(f"not a {POD_DURATIONS_SCHEMA} document", Where(str(path)))
+    found = {name: {"median_ms": ms, "fits": [[ms, 0.0]]} for name, ms in UNSEEN_MS.items()} | document["durations"]
+    odd = sorted(set(found) ^ set(DURATIONS))
+    if odd:
+        raise InputError(f"durations: {odd[0]} is {'unknown' if odd[0] in found else 'missing'}", Where(str(path)))
+    return {name: found[name] for name in DURATIONS}

@@ -1,0 +1,118 @@
+"""Durations of a cluster come from quiet runs alone, with their interval, and a known law is found again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurmtwin.campaign import pod_calibration
+from slurmtwin.campaign.pod_calibration import document_text, measure
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.pod_durations import DURATIONS
+from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, drawn_durations, still_durations
+from slurmtwin_reports.history import history_of
+from slurmtwin_reports.testing import write_run
+
+MEDIAN_MS, SIGMA = 1500.0, 0.3
+
+
+def stamped(t_ns: int, kind: Kind, uid: str, receipt_ns: int, place: int) -> list[Event]:
+    """An object's cut stamp and the collector's receipt of it, as the collector of the world kind writes them."""
+    detail = json.dumps({"app": "slurmd", "pod": f"ns/{uid}"})
+    cut = t_ns // SECOND * SECOND + SECOND // 2
+    return [
+        Event(cut, kind, "apiserver", node="dev-worker", detail=detail, t_err_ns=SECOND // 2, pod_uid=uid),
+        Event(receipt_ns, kind, "collector", node="dev-worker", detail=detail, t_err_ns=SECOND, pod_uid=uid,
+              cause_seq=place),
+    ]  # fmt: skip
+
+
+def quiet_run(folder: Path, seed: int, pods: int = 40, extra: list[Event] | None = None) -> Path:
+    """A run whose pods start after a log-normal time, seen through stamps and late receipts."""
+    draw = np.random.default_rng(seed)
+    rows: list[Event] = []
+    for number in range(pods):
+        bound = int(draw.integers(-60 * SECOND, -30 * SECOND))
+        runs = bound + int(MEDIAN_MS * MS * np.exp(SIGMA * draw.standard_normal()))
+        for kind, t_ns in ((Kind.POD_SCHEDULED, bound), (Kind.CONTAINER_STARTED, runs)):
+            rows += stamped(t_ns, kind, f"w-{number}", t_ns + int(draw.integers(10 * MS, 300 * MS)), len(rows))
+    manifest = Manifest(
+        world="kind", scenario="quiet-pods", scenario_sha256="", seed=0, parameters={"epoch_ns": 0},
+        results={"run_id": f"quiet-{seed}"},
+    )  # fmt: skip
+    return write_run(folder, history_of(manifest, [*rows, *(extra or [])]), "events.jsonl.gz")
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 fits instead of 200."""
+    monkeypatch.setattr(pod_calibration, "RESAMPLES", 40)
+
+
+def test_a_known_law_is_found_again(tmp_path: Path) -> None:
+    """From stamps cut to seconds, eight times: no bias above 4 %, the spread within a third, most intervals right."""
+    found = []
+    for case in range(8):
+        folders = [quiet_run(tmp_path / f"{case}-{seed}", 100 * case + seed) for seed in range(3)]
+        document = measure(folders)
+        found.append(document["durations"]["pod-start"])
+        assert [one["run"] for one in document["origin"]] == [f"quiet-{100 * case + seed}" for seed in range(3)]
+    assert all(one["count"] == 120 for one in found)
+    assert np.mean([one["median_ms"] for one in found]) == pytest.approx(MEDIAN_MS, rel=0.04)
+    assert np.mean([one["sigma"] for one in found]) == pytest.approx(SIGMA, rel=0.33)
+    assert sum(one["low_ms"] <= MEDIAN_MS <= one["high_ms"] for one in found) >= 6
+
+
+def test_a_run_with_a_fault_is_refused(tmp_path: Path) -> None:
+    """What is judged is never what was calibrated on."""
+    fault = Event(0, Kind.FAULT_INJECTED, "fault", detail='{"fault":{"kind":"pod.delete"}}')
+    with pytest.raises(InputError, match="not a quiet run"):
+        measure([quiet_run(tmp_path / "a", 1, extra=[fault])])
+
+
+def test_without_a_quiet_run_there_is_nothing_to_fit() -> None:
+    """And the message says how to get one."""
+    with pytest.raises(InputError, match="no quiet run"):
+        measure([])
+
+
+def test_equal_runs_give_equal_files(tmp_path: Path) -> None:
+    """Draws come from named streams."""
+    folders = [quiet_run(tmp_path / "a", 1, 6)]
+    assert document_text(measure(folders)) == document_text(measure(folders))
+    assert json.loads(document_text(measure(folders)))["durations"].keys() == {"pod-start"}
+
+
+def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
+    """Each name of the contract has a median and values to draw; each origin is a run of quiet-pods."""
+    still, drawn = still_durations(), drawn_durations(7)
+    assert list(still) == list(drawn) == list(DURATIONS)
+    assert all(len(values) == 1 and values[0] > 0 for values in still.values())
+    assert all(values == tuple(sorted(values)) and values[0] > 0 for values in drawn.values())
+    assert drawn != drawn_durations(8)
+    origins = json.loads(POD_DURATIONS_FILE.read_text())["origin"]
+    assert origins
+    assert all(one["run"].startswith("quiet-pods-") for one in origins)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not readable"),
+        ('{"schema": "x"}', "not a slurmtwin/pod-durations/1"),
+        ('{"schema": "slurmtwin/pod-durations/1", "durations": {}}', "is missing"),
+        ('{"schema": "slurmtwin/pod-durations/1", "durations": {"sleep": {}}}', "sleep is unknown|is missing"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """InputError with the file, for each way it can be wrong."""
+    path = tmp_path / "durations.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        still_durations(path)
