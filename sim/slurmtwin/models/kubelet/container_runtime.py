@@ -1,0 +1,316 @@
+"""The container runtime of one machine (containerd and its shims): sandboxes, containers, images.
+
+It outlives the kubelet, and its containers outlive it: a restart of containerd changes nothing for what runs, a kill of
+the machine ends all. What a call costs is drawn (StartCosts); what happens is the kubelet's to find out by relisting.
+Source: kubernetes.md 2.4 to 2.8; containerd 1.6 internal/cri/server, recordings of scenarios/faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.engine.daemon_clock import DaemonClock
+from slurmtwin.models.kubelet.container_memory import CgroupVersion, ContainerCgroup, OomKill, PodCgroup, settle
+from slurmtwin.models.kubelet.program import SIGKILL_CODE, Place, Program
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.environment import Environment
+    from slurmtwin.models.api_server.objects import Container, Pod
+
+UNKNOWN_CODE: Final = 255
+"""Exit code of containers whose machine went away under them (containerd, task not found)."""
+
+Draw = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartCosts:
+    """Draws, nanoseconds, of what a machine takes for the steps of a pod's life."""
+
+    mount: Draw = lambda: 350 * MS
+    """Volumes of a pod whose sources are there: the manager looks each 100 ms, the waiting sync each 300 ms."""
+    sandbox: Draw = lambda: 300 * MS
+    """Sandbox with its network."""
+    create: Draw = lambda: 45 * MS
+    """Container made (the event Created)."""
+    start: Draw = lambda: 110 * MS
+    """Container started (the event Started): its main process runs."""
+    stop: Draw = lambda: 20 * MS
+    """Main process gone -> the runtime says so."""
+    clean_up: Draw = lambda: 250 * MS
+    """Volumes unmounted and cgroups removed of a pod that has ended."""
+    pull: Callable[[str], int | None] = lambda image: 10 * SECOND  # noqa: ARG005  any image
+    """An image that is not there; None: no registry has it."""
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """One run of a container."""
+
+    id: str
+    name: str
+    restart: int
+    cgroup: ContainerCgroup
+    created_ns: int
+    program: Program | None = None
+    started_ns: int | None = None
+    finished_ns: int | None = None
+    exit_code: int = 0
+    oom: bool = False
+    """The runtime saw an OOM event of its cgroup, whoever died of it (kubernetes.md 2.4)."""
+    stopping: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Started, not ended."""
+        return self.started_ns is not None and self.finished_ns is None
+
+    @property
+    def reason(self) -> str:
+        """As containerd words an end."""
+        if self.exit_code == UNKNOWN_CODE:
+            return "Unknown"
+        if self.oom:
+            return "OOMKilled"
+        return "Completed" if self.exit_code == 0 else "Error"
+
+
+@dataclass(slots=True, eq=False)
+class RuntimePod:
+    """What the runtime holds of one pod."""
+
+    uid: str
+    key: str
+    """namespace/name: addresses belong to it."""
+    cgroup: PodCgroup = field(default_factory=PodCgroup)
+    attempt: int = -1
+    """Sandboxes made so far, from 0; -1: none."""
+    ready: bool = False
+    ip: str = ""
+    new_address: bool = False
+    instances: dict[str, list[Instance]] = field(default_factory=dict)
+    """Container name -> its last runs, newest last; older ones are collected (at most two are kept)."""
+
+    def newest(self, name: str) -> Instance | None:
+        """The last run of a container."""
+        runs = self.instances.get(name)
+        return runs[-1] if runs else None
+
+    def running(self) -> Iterator[Instance]:
+        """Containers that run now."""
+        return (runs[-1] for runs in self.instances.values() if runs and runs[-1].running)
+
+
+Programs = Callable[["Pod", "Container"], Program]
+Exit = Callable[[Instance], None]
+
+
+class ContainerRuntime:
+    """containerd on one machine."""
+
+    def __init__(
+        self, env: Environment, node: str, programs: Programs, costs: StartCosts, addresses: Callable[[str], str],
+        cgroups: CgroupVersion = 2, single_process_oom: bool = False,
+    ) -> None:  # fmt: skip
+        self.env = env
+        self.node = node
+        self.clock = DaemonClock(env)
+        """Of the machine: what is under way in it stops with it."""
+        self.costs = costs
+        self.cgroups: CgroupVersion = cgroups
+        self.single_process_oom = single_process_oom
+        self.pods: dict[str, RuntimePod] = {}
+        self.images: set[str] = set()
+        self.serving = True
+        """containerd answers."""
+        self.told: Callable[[str], None] = lambda uid: None  # noqa: ARG005
+        """Told the pod whose containers changed: a kubelet finds that at its next relist."""
+        self.health_changed: Callable[[str, str], None] = lambda uid, name: None  # noqa: ARG005
+        self.ended: Callable[[str, Instance], None] = lambda uid, instance: None  # noqa: ARG005
+        """Told an end as it happens, for its date; a kubelet acts on it after its next relist only."""
+        self.oom_killed: Callable[[str, OomKill], None] = lambda uid, kill: None  # noqa: ARG005
+        self._programs = programs
+        self._addresses = addresses
+        self._last_ip: dict[str, str] = {}
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        """Container id -> who waits for its end."""
+
+    # sandboxes
+
+    def pod(self, pod: Pod) -> RuntimePod:
+        """What is held of a pod; an empty record if nothing."""
+        found = self.pods.get(pod.meta.uid)
+        if found is None:
+            found = self.pods[pod.meta.uid] = RuntimePod(pod.meta.uid, pod.meta.key)
+        return found
+
+    def make_sandbox(self, pod: Pod, done: Callable[[], None]) -> None:
+        """RunPodSandbox: a new network address each time."""
+        self.clock.call_in(self.costs.sandbox(), self._sandbox_made, (self.pod(pod), done))
+
+    def _sandbox_made(self, request: tuple[RuntimePod, Callable[[], None]]) -> None:
+        found, done = request
+        found.attempt += 1
+        found.ready = True
+        found.ip = self._addresses(found.key)
+        found.new_address = self._last_ip.get(found.key, found.ip) != found.ip
+        self._last_ip[found.key] = found.ip
+        done()
+
+    def remove_pod(self, uid: str) -> None:
+        """Sandbox, containers and cgroup of a pod that has ended are removed."""
+        self.pods.pop(uid, None)
+
+    # containers
+
+    def start_container(self, pod: Pod, container: Container, score_adj: int, done: Callable[[], None]) -> None:
+        """CreateContainer and StartContainer; done() once it has started."""
+        self.clock.call_in(self.costs.create(), self._created, (pod, container, score_adj, done))
+
+    def _created(self, request: tuple[Pod, Container, int, Callable[[], None]]) -> None:
+        pod, container, score_adj, done = request
+        found = self.pod(pod)
+        before = found.newest(container.name)
+        restart = before.restart + 1 if before is not None else 0
+        cgroup = ContainerCgroup(container.name, container.memory_limit, score_adj=score_adj)
+        found.cgroup.containers[container.name] = cgroup
+        instance = Instance(
+            f"{pod.meta.uid}/{container.name}/{restart}", container.name, restart, cgroup, self.env.now_ns
+        )
+        runs = found.instances.setdefault(container.name, [])
+        runs.append(instance)
+        del runs[:-2]
+        self.clock.call_in(self.costs.start(), self._started, (pod, container, found, instance, done))
+
+    def _started(self, request: tuple[Pod, Container, RuntimePod, Instance, Callable[[], None]]) -> None:
+        pod, container, found, instance, done = request
+        if instance.finished_ns is not None:
+            done()
+            return
+        instance.started_ns = self.env.now_ns
+        program = instance.program = self._programs(pod, container)
+        uid, name = found.uid, instance.name
+        place = Place(
+            pod, container, self.node, instance.restart, found.ip, found.new_address, self.clock, instance.cgroup,
+            lambda code: self._ended(found, instance, code),
+            lambda: self.health_changed(uid, name),
+            lambda: self.settle_memory(uid),
+        )  # fmt: skip
+        self.told(uid)
+        done()
+        program.start(place)
+        self.settle_memory(uid)
+
+    def _ended(self, found: RuntimePod, instance: Instance, code: int) -> None:
+        """The main process has ended, and all others of its PID namespace with it."""
+        if not instance.running:
+            return
+        instance.finished_ns = self.env.now_ns
+        instance.exit_code = code
+        found.cgroup.container_ended(instance.name)
+        self.ended(found.uid, instance)
+        self.clock.call_in(self.costs.stop(), self._noticed, (found, instance))
+
+    def _noticed(self, request: tuple[RuntimePod, Instance]) -> None:
+        found, instance = request
+        self.told(found.uid)
+        for waiting in self._waiting.pop(instance.id, ()):
+            waiting()
+
+    def stop_container(self, uid: str, instance: Instance, grace_ns: int, done: Callable[[], None]) -> None:
+        """StopContainer: SIGTERM, SIGKILL when the grace is over; done() when it has ended."""
+        if not instance.running:
+            done()
+            return
+        self._waiting.setdefault(instance.id, []).append(done)
+        self.clock.call_in(grace_ns, self._grace_over, (uid, instance))
+        if not instance.stopping:
+            instance.stopping = True
+            assert instance.program is not None
+            instance.program.terminate()
+
+    def _grace_over(self, request: tuple[str, Instance]) -> None:
+        uid, instance = request
+        self.kill_container(uid, instance)
+
+    def kill_container(self, uid: str, instance: Instance, oom: bool = False) -> None:
+        """SIGKILL to all its processes."""
+        if not instance.running:
+            return
+        instance.oom = instance.oom or oom
+        program = instance.program
+        found = self.pods[uid]
+        self._ended(found, instance, SIGKILL_CODE)
+        assert program is not None
+        program.killed()
+
+    # memory
+
+    def settle_memory(self, uid: str) -> None:
+        """The kernel looks at the pod's limits; who it kills dies now (container_memory.py)."""
+        found = self.pods.get(uid)
+        if found is None:
+            return
+        for kill in settle(found.cgroup, self.cgroups, self.single_process_oom):
+            self.oom_killed(uid, kill)
+            instance = found.newest(kill.container)
+            if instance is None or not instance.running:
+                continue
+            instance.oom = True
+            if kill.whole:
+                self.kill_container(uid, instance, oom=True)
+            elif instance.program is not None:
+                for process in kill.killed:
+                    instance.program.process_killed(process)
+
+    # the daemon and the machine
+
+    def freeze(self) -> None:
+        """The machine stands still: every process in it."""
+        self.clock.freeze()
+        for found in self.pods.values():
+            for instance in found.running():
+                if instance.program is not None:
+                    instance.program.freeze()
+
+    def thaw(self) -> None:
+        """It goes on: what fell due happens now."""
+        for found in list(self.pods.values()):
+            for instance in list(found.running()):
+                if instance.program is not None:
+                    instance.program.thaw()
+        self.clock.thaw()
+
+    def stop_serving(self) -> None:
+        """containerd is killed or stopped: containers live on under their shims."""
+        self.serving = False
+
+    def serve(self) -> None:
+        """containerd is back and finds its containers; ends that it missed are known at once."""
+        self.serving = True
+
+    def power_off(self) -> None:
+        """The machine is gone with everything in it; nobody in it learns of it."""
+        self.clock.end()
+        now_ns = self.env.now_ns
+        for found in self.pods.values():
+            found.ready = False
+            for instance in list(found.running()):
+                instance.finished_ns = now_ns
+                instance.exit_code = UNKNOWN_CODE
+                if instance.program is not None:
+                    instance.program.killed()
+            for container in found.cgroup.containers.values():
+                container.processes.clear()
+                container.volume_pages = 0
+            found.cgroup.orphan_pages = 0
+        self._waiting.clear()
+        self.serving = False
+
+    def power_on(self) -> None:
+        """The machine boots: records of pods are on its disk, none of them runs, memory-backed volumes are empty."""
+        self.clock = DaemonClock(self.env)
+        self.serving = True

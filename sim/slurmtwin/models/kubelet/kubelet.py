@@ -1,0 +1,385 @@
+"""The kubelet: one process on one node, from its start to its end (kubernetes.md 1 to 4).
+
+It watches the pods that are bound to its node, admits them, and has a worker for each (pod_worker.py). What it knows of
+containers it learns by relisting (relist.py). All that it remembers but the resource managers' checkpoints ends with
+it: back-off counts, probe results, statuses. Source: pkg/kubelet/kubelet.go v1.34.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slurmtwin.contract.events import Kind
+from slurmtwin.engine.daemon_clock import DaemonClock
+from slurmtwin.models.api_server.client import Client
+from slurmtwin.models.api_server.collector import container_ended, container_started, pod_fact
+from slurmtwin.models.api_server.informer import Informer
+from slurmtwin.models.api_server.objects import Container, Node, Pod, PodStatus
+from slurmtwin.models.kubelet.admission import NodeCapacity, fits, resources_of
+from slurmtwin.models.kubelet.back_off import BackOff
+from slurmtwin.models.kubelet.defaults import KubeletDefaults
+from slurmtwin.models.kubelet.eviction import EvictionState
+from slurmtwin.models.kubelet.image_pulls import ImagePulls
+from slurmtwin.models.kubelet.node_status import NodeReport
+from slurmtwin.models.kubelet.pod_status import Run, Seen, generate, pod_quality
+from slurmtwin.models.kubelet.pod_worker import PodWorker, evicted
+from slurmtwin.models.kubelet.probe_loop import ProbeLoops
+from slurmtwin.models.kubelet.probes import Answer, Probed, ProbeKind
+from slurmtwin.models.kubelet.relist import Relist, Ticks
+from slurmtwin.models.kubelet.status_sender import StatusSender
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.environment import Environment
+    from slurmtwin.models.api_server.server import ApiServer
+    from slurmtwin.models.kubelet.container_runtime import ContainerRuntime, Instance
+    from slurmtwin.models.kubelet.node_resources import NodeResources
+
+Draw = Callable[[int, int], int]
+"""draw(low_ns, high_ns): uniform."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletSettings:
+    """What a kubelet is started with."""
+
+    defaults: KubeletDefaults
+    capacity: NodeCapacity
+    eviction: Callable[[], EvictionState] | None = None
+    """A fresh state of the eviction manager; None: no thresholds."""
+    latency: Callable[[], int] | None = None
+    """Of a request to the API server."""
+    record_events: bool = True
+    """Event objects (Killing, BackOff ...) are written."""
+
+
+class Kubelet:
+    """One life of a kubelet; the next one is a new object on the same runtime and resource managers."""
+
+    def __init__(
+        self, env: Environment, server: ApiServer, runtime: ContainerRuntime, node: Node, settings: KubeletSettings,
+        draw: Draw, resources: NodeResources | None = None,
+        volumes_ready: Callable[[Pod], bool] = lambda pod: True,  # noqa: ARG005
+    ) -> None:  # fmt: skip
+        self.clock = DaemonClock(env)
+        self.runtime = runtime
+        self.node = node
+        self.name = node.meta.name
+        self.settings = settings
+        self.defaults = settings.defaults
+        self.draw = draw
+        self.resources = resources
+        self.volumes_ready = volumes_ready
+        self.memory = settings.capacity.memory_capacity or settings.capacity.memory
+        self.client = Client(server, self.clock, settings.latency)
+        self.started_ns = env.now_ns
+        defaults = self.defaults
+        now_ns = env.now_ns
+        self.relist = Relist(
+            self.clock, runtime, Ticks(now_ns + draw(0, defaults.relist_ns), defaults.relist_ns), self._pod_changed
+        )
+        self.sync_ticks = Ticks(now_ns + draw(0, defaults.sync_tick_ns), defaults.sync_tick_ns)
+        self.crash_loops = BackOff(defaults.back_off_base_ns, defaults.back_off_most_ns, defaults.back_off_reset_ns)
+        self.images = ImagePulls(self.clock, runtime, defaults)
+        self.probes = ProbeLoops(self.clock, self, self._first_probe_ns)
+        self.statuses = StatusSender(
+            self.clock, self.client, Ticks(now_ns + draw(0, defaults.status_sweep_ns), defaults.status_sweep_ns),
+            self._object_gone,
+        )  # fmt: skip
+        self.eviction = settings.eviction() if settings.eviction is not None else None
+        self.report = NodeReport(
+            self.clock, self.client, node, defaults, draw, self._health,
+            lambda: self.eviction.conditions if self.eviction is not None else (),
+        )  # fmt: skip
+        self.workers: dict[str, PodWorker] = {}
+        self._runtime_silent_ns: int | None = None
+        self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name)
+
+    # its life
+
+    def start(self) -> None:
+        """exec: it takes over what the runtime has, registers the node and watches its pods."""
+        runtime = self.runtime
+        runtime.told = self._touched
+        runtime.health_changed = self.probes.wake
+        runtime.ended = self._container_ended
+        self.relist.begin()
+        self.report.begin()
+        self._informer.on_synced.append(self._adopt)
+        self._informer.start()
+
+    def end(self) -> None:
+        """The process is gone; its containers run on."""
+        self.report.silent()
+        self.client.close()
+        self.clock.end()
+
+    def freeze(self) -> None:
+        """It stands still: nothing is renewed, nothing is synced."""
+        self.report.silent()
+        self.clock.freeze()
+
+    def thaw(self, stood_ns: int) -> None:
+        """It goes on after so long; what fell due happens now.
+
+        The node's status is computed before the runtime was asked again: after 30 s it says "container runtime is
+        down", and the next one puts that right (docs/surprises.md).
+        """
+        stale = stood_ns >= self.defaults.runtime_silent_ns
+        if stale:
+            self._runtime_silent_ns = self.clock.now_ns - stood_ns
+        self.report.heard()
+        if self.clock.alive:
+            self.clock.thaw()
+            self.report.now()
+        if stale and self.runtime.serving:
+            self._runtime_silent_ns = None
+            self.report.changed()
+
+    def runtime_stopped(self) -> None:
+        """The runtime does not answer: after 30 s the node is NotReady."""
+        self._runtime_silent_ns = self.clock.now_ns
+        self.clock.call_in(self.defaults.runtime_silent_ns, self._runtime_still_silent)
+
+    def _runtime_still_silent(self, _argument: object) -> None:
+        if self._runtime_silent_ns is not None:
+            self.report.changed()
+
+    def runtime_serves(self) -> None:
+        """The runtime answers again."""
+        self._runtime_silent_ns = None
+        self.report.changed()
+        for uid in self.runtime.pods:
+            self.relist.touched(uid)
+
+    def _health(self) -> str:
+        since_ns = self._runtime_silent_ns
+        if since_ns is not None and self.clock.now_ns - since_ns >= self.defaults.runtime_silent_ns:
+            return "KubeletNotReady"
+        return ""
+
+    # pods
+
+    def _told(self, old: Pod | None, new: Pod | None) -> None:
+        """The informer: a pod was bound here, changed, or is gone."""
+        if new is None:
+            assert old is not None
+            worker = self.workers.get(old.meta.uid)
+            self.statuses.forget(old.meta.uid)
+            if worker is not None:
+                worker.removed()
+            return
+        if old is not None and old.meta.uid != new.meta.uid:
+            self._told(old, None)
+        worker = self.workers.get(new.meta.uid)
+        if worker is None:
+            self._add(new)
+            return
+        self.statuses.look(new)
+        if worker.pod.meta.deletion_ns != new.meta.deletion_ns or worker.pod.spec is not new.spec:
+            worker.update(new)
+        else:
+            worker.pod = new
+
+    def _add(self, pod: Pod) -> None:
+        """HandlePodAdditions()."""
+        uid = pod.meta.uid
+        if pod.finished and uid not in self.runtime.pods:
+            if pod.meta.deletion_ns is not None:
+                self.client.delete(Pod, pod.meta.key, grace_ns=0, uid=uid)
+            return
+        reason = "" if pod.meta.deletion_ns is not None or pod.finished else self._admit(pod)
+        if reason:
+            self.reject(pod, reason)
+            return
+        worker = self.workers[uid] = PodWorker(self, pod)
+        if pod.meta.deletion_ns is not None:
+            worker.update(pod)
+        else:
+            worker.request()
+
+    def _admit(self, pod: Pod) -> str:
+        """canAdmitPod(): the reason of a refusal, or ""."""
+        if self.eviction is not None and not self.eviction.admits(pod_quality(pod), pod.spec.priority):
+            return "Evicted"
+        if self.resources is not None and pod.meta.uid not in self.resources.pods:
+            answer = self.resources.admit(resources_of(pod))
+            if not answer.admitted:
+                return answer.reason
+        others = [w.pod for w in self.workers.values() if w.stage == "sync" and not w.pod.finished]
+        refused = fits(pod, others, self.settings.capacity)
+        if refused and self.resources is not None:
+            self.resources.remove(pod.meta.uid)
+        return refused
+
+    def reject(self, pod: Pod, reason: str) -> None:
+        """rejectPod(): Failed for good; the object stays, its owner makes another (kubernetes.md 1.12)."""
+        self.record(pod, reason, "Pod was rejected")
+        status = PodStatus(
+            phase="Failed", reason=reason, message="Pod was rejected", qos=pod_quality(pod),
+            conditions=pod.status.conditions,
+        )  # fmt: skip
+        self.statuses.set(pod, status, finished=True)
+
+    def _adopt(self) -> None:
+        """The first list is in: what runs here and has no object is stopped (HandlePodCleanups())."""
+        for uid in list(self.runtime.pods):
+            if uid not in self.workers:
+                for instance in list(self.runtime.pods[uid].running()):
+                    self.runtime.stop_container(uid, instance, self.defaults.least_grace_ns, lambda: None)
+                self.runtime.remove_pod(uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, in the API and here."""
+        self.workers.pop(uid, None)
+        self.relist.forget(uid)
+        self.statuses.forget(uid)
+        self.probes.remove(uid)
+        self.resources_free(uid)
+
+    def _object_gone(self, uid: str) -> None:
+        worker = self.workers.get(uid)
+        if worker is not None:
+            worker.removed()
+
+    def resources_free(self, uid: str) -> None:
+        """What the pod held returns with the next admission or reconcile."""
+        if self.resources is not None:
+            self.resources.remove(uid)
+
+    def evict(self, uid: str, grace_ns: int, message: str) -> None:
+        """The eviction manager's choice."""
+        worker = self.workers.get(uid)
+        if worker is not None:
+            self.record(worker.pod, "Evicted", message)
+            worker.evict(grace_ns, evicted(message, self.clock.now_ns))
+
+    # containers
+
+    def _touched(self, uid: str) -> None:
+        self.relist.touched(uid)
+
+    def _pod_changed(self, uid: str) -> None:
+        worker = self.workers.get(uid)
+        if worker is not None:
+            worker.request()
+
+    def container_begins(self, pod: Pod, container: Container) -> None:
+        """The image is there; the container is made."""
+        self.record(pod, "Pulled", f'Container image "{container.image}" already present on machine')
+
+    def container_started(self, pod: Pod, container: Container) -> None:
+        """It runs."""
+        self.record(pod, "Created", f"Created container: {container.name}")
+        self.record(pod, "Started", f"Started container {container.name}")
+        if self.resources is not None and pod.meta.uid in self.resources.pods:
+            self.resources.container_started(pod.meta.uid, container.name)
+        instance = self.runtime.pod(pod).newest(container.name)
+        if instance is not None and container in pod.spec.containers:
+            self.client.server.stamp(container_started(pod, container.name, instance.restart))
+
+    def _container_ended(self, uid: str, instance: Instance) -> None:
+        """The runtime dates an end; the API server will learn of it unless the object is gone."""
+        worker = self.workers.get(uid)
+        if worker is not None and not worker.gone and any(c.name == instance.name for c in worker.pod.spec.containers):
+            fact = container_ended(worker.pod, instance.name, instance.reason, instance.exit_code)
+            self.client.server.stamp(fact)
+
+    # statuses
+
+    def status_of(self, pod: Pod, seen: Seen, waiting: dict[str, str], terminal: bool) -> PodStatus:
+        """The status of a pod now."""
+        uid = pod.meta.uid
+        old = self.statuses.status(uid) or pod.status
+        return generate(
+            pod, seen, waiting, lambda name, run: self._is_started(uid, name, run),
+            lambda name, run: self._is_ready(pod, name, run), self.clock.now_ns, terminal, old,
+        )  # fmt: skip
+
+    def _is_started(self, uid: str, name: str, run: Run) -> bool:
+        if not self.probes.has(uid, name, "startup"):
+            return True
+        return self.probes.result(uid, name, "startup", run.id) is True
+
+    def _is_ready(self, pod: Pod, name: str, run: Run) -> bool:
+        uid = pod.meta.uid
+        if not self.probes.has(uid, name, "readiness"):
+            return True
+        result = self.probes.result(uid, name, "readiness", run.id)
+        if result is True:
+            return True
+        self.probes.run_now(uid, name)
+        if result is None and not self.defaults.restart_unreadies:
+            return any(c.container_id == run.id and c.ready for c in pod.status.containers)
+        return False
+
+    def last_status(self, uid: str) -> PodStatus | None:
+        """The last status that was set."""
+        return self.statuses.status(uid)
+
+    def tell(self, pod: Pod, status: PodStatus, finished: bool = False) -> None:
+        """Set a pod's status; it goes out at once."""
+        before = self.statuses.status(pod.meta.uid) or pod.status
+        was, now = before.conditions.get("Ready"), status.conditions.get("Ready")
+        if now is not None and (was is None or was.status != now.status) and (now.status == "True" or was is not None):
+            kind = Kind.POD_READY if now.status == "True" else Kind.POD_UNREADY
+            self.client.server.stamp(pod_fact(kind, pod))
+        if self.statuses.set(pod, status, finished):
+            self.probes.wake(pod.meta.uid)
+
+    # probes
+
+    def _first_probe_ns(self, period_ns: int) -> int:
+        """A kubelet that has just started spreads its probes over their period."""
+        return self.draw(0, period_ns) if self.clock.now_ns - self.started_ns < period_ns else 0
+
+    def probe_of(self, uid: str, name: str, kind: ProbeKind) -> bool | None:
+        """The result of a probe for the run that the last relist saw."""
+        run = self.relist.seen(uid).newest(name)
+        return self.probes.result(uid, name, kind, run.id) if run is not None else None
+
+    def probed(self, uid: str, name: str) -> Probed:
+        """The container as the last status has it."""
+        status, worker = self.statuses.status(uid), self.workers.get(uid)
+        if status is None or worker is None:
+            return Probed("", None, started=False)
+        found = next((c for c in (*status.containers, *status.init_containers) if c.name == name), None)
+        if found is None:
+            return Probed("", None, started=False)
+        return Probed(
+            found.container_id, found.running_ns, found.started,
+            will_restart=worker.pod.spec.restart_policy != "Never",
+            pod_finished=status.phase in ("Succeeded", "Failed"),
+            pod_deleting=worker.pod.meta.deletion_ns is not None,
+        )  # fmt: skip
+
+    def answer(self, uid: str, name: str, kind: ProbeKind) -> Answer | None:
+        """What the container's program answers now."""
+        found = self.runtime.pods.get(uid)
+        instance = found.newest(name) if found is not None else None
+        if instance is None or not instance.running or instance.program is None:
+            return None
+        return instance.program.answer(kind)
+
+    def probe_result(self, uid: str, kind: ProbeKind, ok: bool) -> None:
+        """A probe has its result: readiness and startup show at once, a failure is synced."""
+        worker = self.workers.get(uid)
+        if worker is None:
+            return
+        if kind != "liveness" and worker.stage == "sync":
+            self.tell(worker.pod, self.status_of(worker.pod, self.relist.seen(uid), worker.waiting, terminal=False))
+        if kind != "liveness" or not ok:
+            worker.request()
+
+    def probe_failed(self, uid: str, kind: ProbeKind, answer: Answer) -> None:
+        """One attempt failed."""
+        worker = self.workers.get(uid)
+        if worker is not None:
+            said = "no answer in time" if answer is Answer.SILENT else "refused"
+            self.record(worker.pod, "Unhealthy", f"{kind.capitalize()} probe failed: {said}")
+
+    def record(self, pod: Pod, reason: str, message: str) -> None:
+        """An Event about a pod."""
+        if self.settings.record_events:
+            self.client.event(f"Pod/{pod.meta.name}", reason, message)

@@ -1,0 +1,179 @@
+"""The probes of a kubelet's containers on its clock (probes.py has their states).
+
+A worker ticks from the pod's first sync on. Ticks that would find what the last one found are not simulated: a worker
+sleeps while it is settled, and goes on at its next real tick when the container, or what it answers, has changed.
+Source: pkg/kubelet/prober/{worker,prober_manager}.go, v1.34.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from slurmtwin.models.kubelet.probes import Answer, Probed, ProbeKind, ProbeWorker, Step
+from slurmtwin.models.kubelet.relist import Ticks
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.engine.environment import Call
+    from slurmtwin.models.api_server.objects import Container, Pod
+
+KINDS: tuple[ProbeKind, ...] = ("startup", "liveness", "readiness")
+
+
+class ProbeOwner(Protocol):
+    """What a loop asks of its kubelet."""
+
+    def probed(self, uid: str, name: str) -> Probed:
+        """The container as the kubelet's own status has it."""
+        ...
+
+    def answer(self, uid: str, name: str, kind: ProbeKind) -> Answer | None:
+        """What the process answers now; None: it is gone, the connection is refused."""
+        ...
+
+    def probe_result(self, uid: str, kind: ProbeKind, ok: bool) -> None:
+        """A result was reached."""
+        ...
+
+    def probe_failed(self, uid: str, kind: ProbeKind, answer: Answer) -> None:
+        """One attempt failed (the event Unhealthy)."""
+        ...
+
+
+class _Loop:
+    """One worker's ticks."""
+
+    __slots__ = ("_call", "_clock", "_name", "_owner", "_stopped", "_ticks", "_uid", "worker")
+
+    def __init__(
+        self, clock: Clock, owner: ProbeOwner, uid: str, name: str, worker: ProbeWorker, first_ns: int
+    ) -> None:
+        self._clock = clock
+        self._owner = owner
+        self._uid = uid
+        self._name = name
+        self.worker = worker
+        self._ticks = Ticks(first_ns, worker.spec.period_ns)
+        self._stopped = False
+        self._call: Call | None = clock.call_at(first_ns, self._tick)
+
+    def wake(self) -> None:
+        """Something may be different: tick again from the next tick on."""
+        if not self._stopped and self._call is None:
+            self._call = self._clock.call_at(self._ticks.next_after(self._clock.now_ns), self._tick)
+
+    def now(self) -> None:
+        """A manual run: at once, and the period counts from here."""
+        if self._stopped:
+            return
+        if self._call is not None:
+            self._call.cancel()
+        self._ticks.first_ns = self._clock.now_ns
+        self._call = self._clock.call_in(0, self._tick)
+
+    def stop(self) -> None:
+        """The worker ends."""
+        self._stopped = True
+        if self._call is not None:
+            self._call.cancel()
+
+    def _tick(self, _argument: object) -> None:
+        self._call = None
+        worker = self.worker
+        seen = self._owner.probed(self._uid, self._name)
+        before = (worker.result, worker.container_id)
+        step = worker.next_step(self._clock.now_ns, seen)
+        if step is Step.STOP:
+            self._stopped = True
+            return
+        if step is Step.SKIP:
+            waits = seen.running_since_ns is not None and worker.spec.initial_delay_ns > 0 and not worker.settled
+            if waits or before != (worker.result, worker.container_id):
+                self.wake()
+            return
+        answer = self._owner.answer(self._uid, self._name, worker.kind)
+        late_ns = worker.spec.timeout_ns if answer is Answer.SILENT else 0
+        if late_ns:
+            self._call = self._clock.call_in(late_ns, self._answered, (answer, worker.container_id))
+        else:
+            self._answered((answer, worker.container_id))
+
+    def _answered(self, request: tuple[Answer | None, str]) -> None:
+        self._call = None
+        answer, container_id = request
+        worker = self.worker
+        if self._stopped or container_id != worker.container_id:
+            return
+        ok = answer is Answer.OK
+        if not ok:
+            self._owner.probe_failed(self._uid, worker.kind, answer or Answer.REFUSED)
+        if worker.answered(ok):
+            self._owner.probe_result(self._uid, worker.kind, ok)
+        if not worker.settled:
+            self.wake()
+
+
+class ProbeLoops:
+    """All probes of one kubelet."""
+
+    def __init__(self, clock: Clock, owner: ProbeOwner, first_wait_ns: Callable[[int], int]) -> None:
+        self._clock = clock
+        self._owner = owner
+        self._first_wait_ns = first_wait_ns
+        """Given the period: how long a new worker waits (kubernetes.md 3.2: only after the kubelet's own start)."""
+        self._loops: dict[str, dict[tuple[str, ProbeKind], _Loop]] = {}
+
+    def add(self, pod: Pod) -> None:
+        """Workers for all probes of a pod, once."""
+        uid = pod.meta.uid
+        if uid in self._loops:
+            return
+        loops: dict[tuple[str, ProbeKind], _Loop] = {}
+        for container in _probed(pod):
+            for kind in KINDS:
+                spec = getattr(container, kind)
+                if spec is not None:
+                    first_ns = self._clock.now_ns + self._first_wait_ns(spec.period_ns)
+                    worker = ProbeWorker(kind, spec)
+                    loops[container.name, kind] = _Loop(self._clock, self._owner, uid, container.name, worker, first_ns)
+        if loops:
+            self._loops[uid] = loops
+
+    def result(self, uid: str, name: str, kind: ProbeKind, container_id: str) -> bool | None:
+        """The result for that run of the container; None: no such probe, or not looked at yet."""
+        loop = self._loops.get(uid, {}).get((name, kind))
+        if loop is None or loop.worker.container_id != container_id:
+            return None
+        return loop.worker.result
+
+    def has(self, uid: str, name: str, kind: ProbeKind) -> bool:
+        """A worker is there."""
+        return (name, kind) in self._loops.get(uid, {})
+
+    def run_now(self, uid: str, name: str) -> None:
+        """A started container that is not ready: its readiness is looked at at once."""
+        loop = self._loops.get(uid, {}).get((name, "readiness"))
+        if loop is not None:
+            loop.now()
+
+    def wake(self, uid: str, name: str = "") -> None:
+        """The container (or every one of the pod) changed."""
+        for (container, _), loop in self._loops.get(uid, {}).items():
+            if not name or name == container:
+                loop.wake()
+
+    def stop_liveness_and_startup(self, uid: str) -> None:
+        """The pod is being deleted."""
+        for (_, kind), loop in self._loops.get(uid, {}).items():
+            if kind != "readiness":
+                loop.stop()
+
+    def remove(self, uid: str) -> None:
+        """The containers are stopped."""
+        for loop in self._loops.pop(uid, {}).values():
+            loop.stop()
+
+
+def _probed(pod: Pod) -> list[Container]:
+    return [*(c for c in pod.spec.init_containers if c.restartable), *pod.spec.containers]

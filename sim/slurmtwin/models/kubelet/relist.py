@@ -1,0 +1,100 @@
+"""PLEG: each second the kubelet lists its containers, and pods whose containers changed are synced (kubernetes.md 2.9).
+
+A relist that finds nothing changes nothing, so only those after a change are simulated; they fall on the real ticks.
+Source: pkg/kubelet/pleg/generic.go Relist(), v1.34.2. Evented PLEG is off by default (kubernetes.md 3.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from slurmtwin.models.kubelet.pod_status import Seen, look_at
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.models.kubelet.container_runtime import ContainerRuntime
+
+
+class Ticks:
+    """Instants first, first + period, first + 2 period ... (a Go ticker)."""
+
+    __slots__ = ("first_ns", "period_ns")
+
+    def __init__(self, first_ns: int, period_ns: int) -> None:
+        self.first_ns = first_ns
+        self.period_ns = period_ns
+
+    def next_after(self, now_ns: int) -> int:
+        """The first tick after now."""
+        if now_ns < self.first_ns:
+            return self.first_ns
+        return now_ns + self.period_ns - (now_ns - self.first_ns) % self.period_ns
+
+    def last_before(self, now_ns: int) -> int:
+        """The last tick at or before now; one period before the first where there is none."""
+        return self.next_after(now_ns) - self.period_ns
+
+
+class Relist:
+    """The pod cache of one kubelet, and its ticks."""
+
+    def __init__(self, clock: Clock, runtime: ContainerRuntime, ticks: Ticks, changed: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._runtime = runtime
+        self.ticks = ticks
+        self._changed = changed
+        """Told each pod whose containers are not as before."""
+        self._seen: dict[str, Seen] = {}
+        self._dirty: dict[str, None] = {}
+        self._armed = False
+        self.silent_since_ns: int | None = None
+        """When relisting began to fail, while it fails."""
+
+    def seen(self, uid: str) -> Seen:
+        """The pod as the last relist saw it."""
+        found = self._seen.get(uid)
+        if found is None:
+            found = self._seen[uid] = look_at(None, self._clock.now_ns)
+        return found
+
+    def begin(self) -> None:
+        """The kubelet starts: everything that is there is new to it, seen at once (kubelet.go initializeModules())."""
+        for uid, found in self._runtime.pods.items():
+            self._seen[uid] = look_at(found, self._clock.now_ns)
+
+    def look_now(self, uid: str) -> Seen:
+        """Ask the runtime itself, beside the cache."""
+        found = self._seen[uid] = look_at(self._runtime.pods.get(uid), self._clock.now_ns)
+        return found
+
+    def touched(self, uid: str) -> None:
+        """The runtime did something with the pod: the next relist finds it."""
+        self._dirty[uid] = None
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            self._clock.call_at(self.ticks.next_after(self._clock.now_ns), self._relist)
+
+    def _relist(self, _argument: object) -> None:
+        self._armed = False
+        if not self._runtime.serving:
+            if self.silent_since_ns is None:
+                self.silent_since_ns = self._clock.now_ns
+            self._arm()
+            return
+        self.silent_since_ns = None
+        dirty, self._dirty = self._dirty, {}
+        for uid in dirty:
+            now = look_at(self._runtime.pods.get(uid), self._clock.now_ns)
+            before = self._seen.get(uid)
+            self._seen[uid] = now
+            if before is None or now.runs != before.runs or now.sandbox != before.sandbox or now.ip != before.ip:
+                self._changed(uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone for good."""
+        self._seen.pop(uid, None)
+        self._dirty.pop(uid, None)

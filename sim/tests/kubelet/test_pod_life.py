@@ -1,0 +1,441 @@
+"""A pod's life on a node: start, restart, probes, end, and what faults of the node do to it (kubernetes.md 2 to 4)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.api_server.objects import Container, Node, Pod, Probe
+from slurmtwin.models.kubelet.container_runtime import StartCosts
+from slurmtwin.models.kubelet.eviction import EvictionState, Observation, PodUse, read_thresholds
+from slurmtwin.models.kubelet.program import Service
+
+STARTED, ENDED, WAITING = Kind.CONTAINER_STARTED, Kind.CONTAINER_ENDED, Kind.CONTAINER_WAITING
+
+
+def test_a_pod_starts_within_its_costs_and_is_ready_at_the_next_relist(one_node: Any) -> None:
+    """Mount 350 ms, sandbox 300, create 45, start 110, then up to 1 s until the kubelet sees it."""
+    node = one_node()
+    node.create()
+    node.run(10)
+    [started], [ready] = node.times(STARTED), node.times(Kind.POD_READY)
+    assert started == pytest.approx(1.805, abs=0.02)
+    assert 0 < ready - started <= 1
+    assert node.pod().status.phase == "Running"
+
+
+def test_the_first_restart_comes_at_once_then_10_20_40_s(one_node: Any) -> None:
+    """Up to 1 s to see the end; back-off checked each 10 to 15 s (+ 1 s tick) in 1.34 (kubernetes.md 2.9 to 2.12)."""
+    node = one_node(lambda pod, container: Service(run_ns=2 * SECOND, exit_code=1))
+    node.create()
+    node.run(200)
+    starts, ends = node.times(STARTED), node.times(ENDED)
+    gaps = [start - end for end, start in zip(ends, starts[1:], strict=False)]
+    assert gaps[0] < 1.3
+    for gap, least in zip(gaps[1:4], (10, 20, 40), strict=True):
+        assert least <= gap <= least + 17.3
+
+
+def test_1_35_restarts_within_half_a_back_off(one_node: Any) -> None:
+    """U(r, 1.5 r) of what is left."""
+    node = one_node(lambda pod, container: Service(run_ns=2 * SECOND, exit_code=1), "1.35")
+    node.create()
+    node.run(200)
+    gap = node.times(STARTED)[2] - node.times(ENDED)[1]
+    assert 10 <= gap <= 17.3
+
+
+def test_crash_loop_back_off_is_shown_at_the_next_look_only(one_node: Any) -> None:
+    """The status is made before the start is refused: its reason waits for the next sync (x63-oom-slurmd)."""
+    node = one_node(lambda pod, container: Service(run_ns=2 * SECOND, exit_code=1))
+    node.create()
+    node.run(60)
+    [refused, *_] = node.times(Kind.KUBE_EVENT, reason="BackOff")
+    [shown, *_] = node.times(WAITING, "collector", reason="CrashLoopBackOff")
+    assert 10 <= shown - refused <= 16.1
+
+
+def test_a_start_that_dies_between_two_relists_was_never_running(one_node: Any) -> None:
+    """Its end alone is told, and the pod never was Ready."""
+    node = one_node(lambda pod, container: Service(run_ns=1 * MS, exit_code=137))
+    node.create()
+    node.run(3)
+    assert not node.times(STARTED, "collector")
+    assert len(node.times(ENDED, "collector")) == 1
+    assert not node.times(Kind.POD_READY)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"), [("Never", 0, "Succeeded"), ("Never", 3, "Failed"), ("OnFailure", 0, "Succeeded")]
+)
+def test_a_pod_that_is_done_has_a_final_phase(one_node: Any, policy: str, code: int, phase: str) -> None:
+    """And its object stays: nobody asked to delete it."""
+    node = one_node(lambda pod, container: Service(run_ns=5 * SECOND, exit_code=code))
+    node.create(restart_policy=policy)
+    node.run(30)
+    assert node.pod().status.phase == phase
+    assert len(node.times(STARTED)) == 1
+    assert not node.runtime.pods
+
+
+# deletion
+
+
+def test_a_deleted_pod_gets_sigterm_and_leaves_within_two_seconds(one_node: Any) -> None:
+    """Container ends, phase Succeeded, clean-up after the next relist, object gone (recorded in x3: 0.3 to 0.6 s)."""
+    node = one_node()
+    node.create()
+    node.delete(10)
+    node.run(20)
+    [ended], [gone] = node.times(ENDED), node.times(Kind.POD_DELETED, "collector")
+    assert ended == pytest.approx(10, abs=0.1)
+    assert 0.25 < gone - ended < 1.4
+    assert node.pod() is None
+    assert node.rows(Kind.POD_ENDED, "collector")[0][1]["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize(("grace_s", "killed_s"), [(30, 30), (5, 5), (1, 2)])
+def test_a_program_that_ignores_sigterm_is_killed_when_its_grace_is_over(
+    one_node: Any, grace_s: int, killed_s: int
+) -> None:
+    """Two seconds at least (kubernetes.md 3.5)."""
+    node = one_node(lambda pod, container: Service(stop_ns=None))
+    node.create()
+    node.delete(10, grace_s)
+    node.run(60)
+    [(row, said)] = node.rows(ENDED)
+    assert row.t_ns / SECOND == pytest.approx(10 + killed_s, abs=0.1)
+    assert said["exit_code"] == 137
+
+
+def test_a_forced_deletion_takes_the_object_first_and_the_processes_after(one_node: Any) -> None:
+    """Grace 0: the name is free at once, the old container has 2 s yet (recorded in x46)."""
+    node = one_node(lambda pod, container: Service(stop_ns=None))
+    node.create()
+    node.delete(10, 0)
+    node.run(11)
+    assert node.pod() is None
+    assert [i.running for p in node.runtime.pods.values() for i in p.running()] == [True]
+    node.run(14)
+    assert not node.runtime.pods
+
+
+def test_a_pre_stop_hook_eats_the_grace_period(one_node: Any) -> None:
+    """10 s of hook, 20 s from SIGTERM to SIGKILL."""
+    node = one_node(lambda pod, container: Service(stop_ns=None))
+    node.create(Container(name="c", pre_stop_ns=10 * SECOND))
+    node.delete(10)
+    node.run(60)
+    assert node.times(ENDED) == [pytest.approx(40, abs=0.1)]
+
+
+def test_a_shorter_grace_hurries_a_deletion_under_way(one_node: Any) -> None:
+    """A second request can only shorten it."""
+    node = one_node(lambda pod, container: Service(stop_ns=None))
+    node.create()
+    node.delete(10, 60)
+    node.delete(20, 5)
+    node.run(60)
+    assert node.times(ENDED) == [pytest.approx(25, abs=0.1)]
+
+
+# init containers
+
+
+def test_init_containers_run_one_after_the_other_and_sidecars_end_last(one_node: Any) -> None:
+    """A sidecar starts in its place among them, and is stopped when the others have ended."""
+    order: list[str] = []
+
+    class Noted(Service):
+        def start(self, place: Any) -> None:
+            order.append(f"+{place.container.name}")
+            super().start(place)
+
+        def _over(self, code: int) -> None:
+            assert self.place is not None
+            order.append(f"-{self.place.container.name}")
+            super()._over(code)
+
+    def programs(pod: Pod, container: Container) -> Service:
+        return Noted(run_ns=SECOND if container.name.startswith("init") else None, stop_ns=2 * SECOND)
+
+    node = one_node(programs)
+    node.create(
+        Container(name="c"),
+        init_containers=(Container(name="init1"), Container(name="side", restartable=True), Container(name="init2")),
+    )
+    node.delete(20)
+    node.run(40)
+    assert order == ["+init1", "-init1", "+side", "+init2", "-init2", "+c", "-c", "-side"]
+    assert node.pod() is None
+
+
+def test_a_failed_init_container_of_a_pod_that_never_restarts_fails_it(one_node: Any) -> None:
+    """The regular container is never made."""
+    node = one_node(lambda pod, container: Service(run_ns=SECOND, exit_code=1))
+    node.create(Container(name="c"), init_containers=(Container(name="init"),), restart_policy="Never")
+    node.run(20)
+    assert node.pod().status.phase == "Failed"
+    assert not node.times(STARTED)
+
+
+# probes
+
+
+def test_a_hung_program_is_found_by_three_probes_and_killed_after_its_grace(one_node: Any) -> None:
+    """20 to 31 s + 1 s time-out, then 30 s of grace that SIGTERM is not met in, restart without back-off (X2)."""
+    node = one_node()
+    node.create(Container(name="c", liveness=Probe()))
+    node.at(40, lambda: node.program().freeze())
+    node.run(110)
+    [killing] = node.times(Kind.KUBE_EVENT, reason="Killing")
+    [ended] = node.times(ENDED)
+    assert 61 <= killing <= 71.1
+    assert ended - killing == pytest.approx(30, abs=0.1)
+    assert node.times(STARTED)[1] - ended < 0.4
+    assert node.pod().status.containers[0].restart_count == 1
+
+
+def test_healthy_probes_cost_nothing(one_node: Any) -> None:
+    """A day of a healthy pod with three probes is not simulated tick by tick."""
+    node = one_node()
+    node.create(Container(name="c", liveness=Probe(), readiness=Probe(), startup=Probe()))
+    node.run(60)
+    before = node.env.event_count
+    node.run(86_400)
+    assert node.env.event_count - before < 5
+
+
+def test_a_pod_is_ready_when_its_readiness_probe_says_so(one_node: Any) -> None:
+    """Refused for 12 s: the period is 5 s, and one success is enough; three failures take it away again."""
+    node = one_node(lambda pod, container: Service(ready_ns=12 * SECOND))
+    node.create(Container(name="c", readiness=Probe(period_ns=5 * SECOND)))
+    node.at(40, lambda: node.program().freeze())
+    node.run(80)
+    [started], [ready], [unready] = node.times(STARTED), node.times(Kind.POD_READY), node.times(Kind.POD_UNREADY)
+    assert 12 <= ready - started <= 18
+    assert 51 <= unready <= 57
+
+
+def test_a_startup_probe_that_never_succeeds_restarts_the_container(one_node: Any) -> None:
+    """failureThreshold x period; liveness is not asked before."""
+    node = one_node(lambda pod, container: Service(ready_ns=3600 * SECOND))
+    node.create(Container(name="c", startup=Probe(failures=2), liveness=Probe()))
+    node.run(25)
+    reasons = [said["message"] for _, said in node.rows(Kind.KUBE_EVENT) if said["reason"] == "Killing"]
+    assert reasons == ["Container c failed startup probe, will be restarted"]
+
+
+# kubelet, runtime, machine
+
+
+def test_a_new_kubelet_keeps_containers_and_forgets_back_off(one_node: Any) -> None:
+    """Same container id, no restart; the count of the crash loop was in the old one's memory."""
+    node = one_node(lambda pod, container: Service(run_ns=30 * SECOND, exit_code=1))
+    node.create()
+    node.run(50)
+    before = node.pod().status.containers[0].container_id
+    node.machine.kill_kubelet()
+    node.run(55)
+    node.machine.start_kubelet()
+    node.run(60)
+    assert node.pod().status.containers[0].container_id == before
+    node.run(100)
+    ends, starts = node.times(ENDED), node.times(STARTED)
+    assert starts[2] - ends[1] < 1.3
+
+
+def test_a_dead_kubelet_leaves_a_deleted_pod_terminating(one_node: Any) -> None:
+    """Only the kubelet takes the object away; it does so when it is back (kubernetes.md 4.2)."""
+    node = one_node()
+    node.create()
+    node.at(10, node.machine.kill_kubelet)
+    node.delete(20)
+    node.run(400)
+    assert node.pod().meta.deletion_ns is not None
+    assert node.server.heartbeats.silent["n1"] <= 10 * SECOND
+    node.machine.start_kubelet()
+    node.run(410)
+    assert node.pod() is None
+    assert not node.server.heartbeats.silent
+
+
+def test_a_stopped_containerd_makes_the_node_not_ready_after_30_s_and_ends_go_unseen(one_node: Any) -> None:
+    """Containers live on under their shims; an end during the outage is seen when containerd is back."""
+    node = one_node(lambda pod, container: Service(run_ns=30 * SECOND))
+    node.create()
+    node.at(10, node.machine.stop_runtime)
+    node.at(100, node.machine.start_runtime)
+    node.run(130)
+    [unready] = node.times(Kind.KUBE_NODE_UNREADY)
+    assert 40 <= unready <= 50.4
+    [_, restarted, *_] = node.times(STARTED)
+    assert 100 <= restarted <= 101.5
+    assert node.server.get(Node, "n1").ready == "True"
+
+
+def test_a_paused_machine_is_not_ready_once_when_it_thaws(one_node: Any) -> None:
+    """Recorded in x3: NotReady in the first second after the thaw, Ready with the next report, 10 to 10.4 s later."""
+    node = one_node()
+    node.create()
+    node.at(20, node.machine.pause)
+    node.at(115, node.machine.unpause)
+    node.run(140)
+    [unready] = node.times(Kind.KUBE_NODE_UNREADY)
+    assert unready == pytest.approx(115, abs=0.1)
+    assert node.times(Kind.KUBE_NODE_READY)[-1] == pytest.approx(125.2, abs=0.3)
+    assert len(node.times(STARTED)) == 1
+
+
+def test_a_short_pause_goes_unnoticed(one_node: Any) -> None:
+    """Less than 30 s: the runtime was not silent long enough."""
+    node = one_node()
+    node.create()
+    node.at(20, node.machine.pause)
+    node.at(45, node.machine.unpause)
+    node.run(80)
+    assert not node.times(Kind.KUBE_NODE_UNREADY)
+
+
+def test_a_rebooted_machine_makes_a_new_sandbox_with_a_new_address(one_node: Any) -> None:
+    """Same pod uid, exit code 255 of the old container, restart count 1 (kubernetes.md 2.8)."""
+    node = one_node()
+    node.create()
+    node.run(10)
+    before = node.pod()
+    node.machine.stop()
+    node.run(60)
+    node.machine.boot()
+    node.run(70)
+    after = node.pod()
+    assert after.meta.uid == before.meta.uid
+    assert after.status.ip != before.status.ip
+    [container] = after.status.containers
+    assert (container.restart_count, container.last_ended.exit_code, container.last_ended.reason) == (1, 255, "Unknown")
+
+
+def test_a_node_that_is_cut_off_kills_its_deleted_pod_when_it_hears_of_it(one_node: Any) -> None:
+    """The container lives until the network is back."""
+    node = one_node()
+    node.create()
+    node.at(10, node.machine.cut)
+    node.delete(20)
+    node.at(60, node.machine.heal)
+    node.run(80)
+    assert node.times(ENDED) == [pytest.approx(60, abs=0.2)]
+    assert node.pod() is None
+
+
+def test_a_status_that_could_not_be_told_is_told_when_the_server_is_back(one_node: Any) -> None:
+    """The sweep of each 10 s tries again."""
+    node = one_node(lambda pod, container: Service(run_ns=30 * SECOND))
+    node.create()
+    node.at(15, node.server.stop)
+    node.at(50, node.server.start)
+    node.run(61)
+    assert node.pod().status.containers[0].restart_count == 1
+    [told] = node.times(STARTED, "collector")[1:]
+    assert 50 <= told <= 60.1
+
+
+# images, volumes, room
+
+
+def test_an_image_that_nobody_has_is_asked_for_with_back_off(one_node: Any) -> None:
+    """ErrImagePull, then ImagePullBackOff; tries 10, 20, 40 s apart or more."""
+    node = one_node(costs=StartCosts(pull=lambda image: None))
+    node.create(Container(name="c", image="no/such:1"))
+    node.run(120)
+    said = [said["reason"] for _, said in node.rows(WAITING, "collector")]
+    assert said[:2] == ["ErrImagePull", "ImagePullBackOff"]
+    assert not node.times(STARTED)
+
+
+def test_images_are_pulled_one_after_the_other(one_node: Any) -> None:
+    """serializeImagePulls: two pulls of 10 s take 20."""
+    node = one_node(costs=StartCosts(pull=lambda image: 10 * SECOND))
+    node.create(Container(name="c", image="x:1"), name="a")
+    node.create(Container(name="c", image="y:1"), name="b")
+    node.run(60)
+    first, second = sorted(node.times(STARTED))
+    assert second - first == pytest.approx(10, abs=0.1)
+
+
+def test_a_pull_policy_never_without_the_image_waits(one_node: Any) -> None:
+    """ErrImageNeverPull until somebody loads it; looked at each 10 to 15 s."""
+    node = one_node()
+    node.create(Container(name="c", image="x:1", pull_policy="Never"))
+    node.at(30, lambda: node.runtime.images.add("x:1"))
+    node.run(60)
+    assert node.rows(WAITING, "collector")[0][1]["reason"] == "ErrImageNeverPull"
+    assert 30 <= node.times(STARTED)[0] <= 47
+
+
+def test_a_volume_that_is_not_attached_holds_the_pod_up(one_node: Any) -> None:
+    """Looked at each 0.3 s; after 123 s the sync fails with FailedMount and begins again."""
+    ready = {"now": False}
+    node = one_node(volumes_ready=lambda pod: ready["now"])
+    node.create()
+    node.at(150, lambda: ready.update(now=True))
+    node.run(160)
+    assert node.times(Kind.KUBE_EVENT, reason="FailedMount") == [pytest.approx(124, abs=0.5)]
+    assert node.times(STARTED)[0] == pytest.approx(150.9, abs=0.4)
+
+
+def test_a_pod_without_room_is_refused_for_good(one_node: Any) -> None:
+    """OutOfcpu: Failed, and the object stays (kubernetes.md 1.12)."""
+    node = one_node(milli_cpu=1000)
+    node.create(Container(name="c", milli_cpu=800), name="a")
+    node.create(Container(name="c", milli_cpu=300), name="b", at_s=5)
+    node.delete(20, name="a")
+    node.run(60)
+    assert (node.pod("b").status.phase, node.pod("b").status.reason) == ("Failed", "OutOfcpu")
+
+
+def test_an_evicted_pod_fails_and_is_not_started_again(one_node: Any) -> None:
+    """Hard: 1 s is asked for, 2 s are given; DisruptionTarget is set (kubernetes.md 2.16)."""
+    state = EvictionState(read_thresholds({"memory.available": "100Mi"}, {}, {}, {}), 300 * SECOND)
+    node = one_node(lambda pod, container: Service(stop_ns=None), eviction=lambda: state)
+    node.create()
+
+    def press() -> None:
+        kubelet = node.machine.kubelet
+        uid = node.pod().meta.uid
+        seen = {"memory.available": Observation(1, 8 << 30)}
+        [eviction] = state.look(node.env.now_ns, seen, [PodUse(uid=uid)]).evictions
+        kubelet.evict(eviction.uid, eviction.grace_ns, "The node was low on resource: memory.")
+        kubelet.report.changed()
+
+    node.at(10, press)
+    node.create(name="b", at_s=30)
+    node.run(60)
+    pod = node.pod()
+    assert (pod.status.phase, pod.status.reason) == ("Failed", "Evicted")
+    assert pod.status.conditions["DisruptionTarget"].status == "True"
+    assert node.times(ENDED) == [pytest.approx(12, abs=0.1)]
+    assert node.server.get(Node, "n1").status.conditions["MemoryPressure"].status == "True"
+    assert node.pod("b").status.reason == "Evicted"
+
+
+def test_equal_seeds_give_equal_rows(one_node: Any) -> None:
+    """And another seed others."""
+    hashes = []
+    for seed in (1, 1, 2):
+        node = one_node(lambda pod, container: Service(run_ns=3 * SECOND, exit_code=1), seed=seed)
+        node.create()
+        node.run(200)
+        hashes.append(node.sink.event_hash)
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_restart_counts_and_ids_go_up_by_one(one_node: Any) -> None:
+    """Each run has its own id; the status keeps the last two."""
+    node = one_node(lambda pod, container: Service(run_ns=3 * SECOND, exit_code=1))
+    node.create()
+    node.run(200)
+    values = [row.value for row, _ in node.rows(STARTED)]
+    assert all(b - a == 1 for a, b in pairwise(values))
