@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from slurmtwin.contract.jobs import parse_array
-from slurmtwin_reports.history import History, JobKey, Row, forgets, loses_state, nodes_of
+from slurmtwin_reports.history import History, JobKey, Row, forgets, loses_state
 
 SIZE_CLASSES: Final = ((1, "1 CPU"), (8, "2-8 CPUs"), (64, "9-64 CPUs"), (512, "65-512 CPUs"))
 CLASS_NAMES: Final = ("partition", "qos", "user", "size")
@@ -33,11 +33,6 @@ class Attempt:
     state: str = ""
     pauses: list[tuple[int, int | None]] = field(default_factory=list)
     """Suspended from, to; None: still suspended."""
-
-    @property
-    def node_count(self) -> int:
-        """How many nodes it was given."""
-        return len(nodes_of(self.nodes)) if self.nodes else 0
 
     def busy_ns(self, until_ns: int) -> int:
         """Time it ran, without suspensions, up to `until_ns` when it has not ended."""

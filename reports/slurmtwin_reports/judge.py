@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from slurmtwin_reports import conformance
 from slurmtwin_reports.checks import run_checks
-from slurmtwin_reports.compare import find_runs
 from slurmtwin_reports.history import History
 from slurmtwin_reports.html import Report, Section
 from slurmtwin_reports.known_differences import KnownDifference, apply_known
-from slurmtwin_reports.load import load_run
 from slurmtwin_reports.verdict import FINDINGS, Outcome, Verdict
 
 
@@ -44,11 +41,6 @@ def merge_repetitions(repetitions: Sequence[Sequence[Verdict]]) -> list[Verdict]
         of = f"; in {count} of {len(same)} runs" if len(same) > 1 else ""
         out.append(replace(worst, reason=worst.reason + of))
     return out
-
-
-def recorded_runs(folder: Path | str) -> list[History]:
-    """The repetitions recorded in one folder (scenarios/recordings/SCENARIO/VERSION/kFACTOR), in their order."""
-    return [load_run(path) for path in find_runs(folder)]
 
 
 def make_report(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from slurmtwin_reports.history import History, Row, nodes_of
+from slurmtwin_reports.history import Row, nodes_of
 
 OWN_PREFIXES: Final = ("slurmtwin: ", "slurm-operator:")
 OPERATOR: Final = "operator"
@@ -185,8 +185,3 @@ def is_own_action(row: Row, *verbs: str) -> bool:
         return False
     details = row.details
     return details.get("do") in verbs and details.get("outcome", "done") == "done"
-
-
-def has_pods(history: History) -> bool:
-    """The run knows pods at all."""
-    return any(row.kind.startswith("pod.") for row in history.rows())

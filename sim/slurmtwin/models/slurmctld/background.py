@@ -109,11 +109,6 @@ class BackgroundLoop:
         now_ns = self._ctld.env.now_ns
         return look_ns < now_ns or look_ns == now_ns == self._looked_ns
 
-    def add_work(self, work_ns: int) -> None:
-        """The present look takes so long: later looks move (22.05 sleeps after its work)."""
-        if not self.steady and work_ns:
-            self._anchor_ns = self._ctld.env.now_ns + work_ns
-
     def arm(self, duty: Duty, not_before_s: int = 0) -> None:
         """Do the duty at the first look from now on whose second is not_before_s or later.
 
@@ -132,10 +127,6 @@ class BackgroundLoop:
         self._asked[duty] = not_before_s
         if self._current is None:
             self._wake_at(look_ns)
-
-    def disarm(self, duty: Duty) -> None:
-        """Forget the duty's next look."""
-        self._due[duty] = self._asked[duty] = _NEVER
 
     def _wake_at(self, look_ns: int) -> None:
         call = self._call

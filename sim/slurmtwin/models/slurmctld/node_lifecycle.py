@@ -165,10 +165,6 @@ class NodeLifecycle:
         if not node.flags & _POWER_OFF:
             self.ctld.nodes.avail |= node.bit
 
-    def clear_flags(self, node: Node, flags: NodeFlag) -> None:
-        """Take flags away."""
-        node.flags &= ~flags
-
     def state_text(self, node: Node) -> str:
         """The state as sinfo shows it, with its suffix (slurm_protocol_defs.c node_state_string(); slurm.md 4.1)."""
         flags, bit = node.flags, node.bit
@@ -305,10 +301,6 @@ class NodeLifecycle:
             self.ctld.nodes.nodes[index].last_busy_s = now_s
 
     # answers and silence
-
-    def contacted(self, nodes: int) -> None:
-        """Slurmds of well nodes answered an RPC: last_response moves."""
-        self.pings.heard(nodes)
 
     def answered(self, node: Node) -> None:
         """A successful RPC to the node, as the agent reports it: at once in 22.05, later up to 2 s after."""

@@ -424,13 +424,7 @@ class Background(Protocol):
         """Do it at the first look from now on whose Unix second is not_before_s or later (SCHEDULE: main passes)."""
         ...
 
-    def disarm(self, duty: Duty) -> None: ...
-
     def first_look_ns(self, not_before_s: int, after_ns: int) -> int: ...
-
-    def add_work(self, work_ns: int) -> None:
-        """The present look takes so long."""
-        ...
 
 
 class StateStore(Protocol):
