@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from slurmtwin_operator.core.actions import Apply, DeleteObject
 from slurmtwin_operator.core.manifests import (
+    APP,
     CTLD_PORT,
     DBD_PORT,
     GROUP,
@@ -19,6 +20,7 @@ from slurmtwin_operator.core.manifests import (
 )  # fmt: skip
 from slurmtwin_operator.core.observed import ClusterObserved
 
+DAEMONS: Final = {"ctld": "slurmctld", "rest": "slurmrestd", "dbd": "slurmdbd"}
 STATE_DIR: Final = "/var/spool/slurmctld"
 CGROUP_CONF: Final = "CgroupPlugin=disabled\n"
 """Unprivileged worker pods manage no cgroups; Kubernetes limits the pod."""
@@ -70,8 +72,9 @@ def _pod(o: ClusterObserved, part: str, container: dict[str, Any], volumes: list
         **container,
     }  # fmt: skip
     container["volumeMounts"] = [*container.get("volumeMounts", []), *written, SECRETS_MOUNT]
+    labels = {**_labels(o.me.name), f"{GROUP}/part": part, APP: DAEMONS[part]}
     return {
-        "metadata": {"labels": {**_labels(o.me.name), f"{GROUP}/part": part}, "annotations": {}},
+        "metadata": {"labels": labels, "annotations": {}},
         "spec": {
             "containers": [container], "automountServiceAccountToken": False, "enableServiceLinks": False,
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},

@@ -13,6 +13,8 @@ from slurmtwin_operator.core.observed import TERMINATING, Applied, NodeSetObserv
 from slurmtwin_operator.core.spec import NodeSetSpec, Toleration
 
 GROUP: Final = "slurmtwin.dev"
+APP: Final = "app.kubernetes.io/name"
+"""Label of pods: the daemon that runs in them."""
 CTLD_PORT, SLURMD_PORT, REST_PORT, DBD_PORT = 6817, 6818, 6820, 6819
 API_VERSIONS: Final = {
     "StatefulSet": "apps/v1", "Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "Job": "batch/v1",
@@ -104,7 +106,7 @@ def worker_pod(o: NodeSetObserved, slot: str) -> str:
     name = f"{o.me.name}-{slot}"
     if node:
         spec["affinity"] = _pinned(node)
-    labels = {**labels_of(o.me.name, o.spec.cluster), f"{GROUP}/revision": o.spec.revision}
+    labels = {**labels_of(o.me.name, o.spec.cluster), APP: "slurmd", f"{GROUP}/revision": o.spec.revision}
     if o.switches.pdb == "until-drained":
         labels[f"{GROUP}/protect"] = "true"
     owner = {
@@ -123,7 +125,7 @@ def worker_set(o: NodeSetObserved, replicas: int) -> Apply:
     """The StatefulSet of a design whose workers belong to one."""
     labels = labels_of(o.me.name, o.spec.cluster)
     template = {
-        "metadata": {"labels": {**labels, f"{GROUP}/revision": o.spec.revision}},
+        "metadata": {"labels": {**labels, APP: "slurmd", f"{GROUP}/revision": o.spec.revision}},
         "spec": pod_spec(o),
     }
     strategy: dict[str, Any] = {"type": "OnDelete" if o.spec.update.type == "on-delete" else "RollingUpdate"}
