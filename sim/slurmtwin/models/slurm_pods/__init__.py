@@ -1,0 +1,1 @@
+"""Slurm's daemons as programs of containers (parts.py says what the world asks of them)."""
