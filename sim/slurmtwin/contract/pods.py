@@ -1,4 +1,4 @@
-"""A scenario's `pods` section: how Slurm's daemons are put into pods when no operator does it (DESIGN 6).
+"""A scenario's `pods` section: how Slurm's daemons are put into pods, by plain manifests or by an operator (DESIGN 6).
 
 The three controller kinds are those of the plain designs: gke-statefulsets (StatefulSet with a volume of its own),
 nersc-restart (Deployment on a shared directory), classic-ha (primary and backup on a shared directory).
@@ -24,8 +24,12 @@ class Probe(Strict):
 
 
 class PodsSection(Strict):
-    """Slurm in pods by manifests alone. Workers are the nodes of `slurm.nodes`, one pod each."""
+    """Slurm in pods, by manifests or by `operator`. Workers are the nodes of `slurm.nodes`, one pod each."""
 
+    operator: str = Field(
+        "", pattern=r"^[a-z][a-z0-9-]{0,30}$|^$",
+        description="the operator under test, a folder of e2e/operators: it makes the pods; empty: plain manifests",
+    )  # fmt: skip
     controller: Literal["statefulset", "deployment", "primary-backup"] = "statefulset"
     state: Literal["claim", "shared", "memory"] = Field("claim", description="where StateSaveLocation lies")
     slurmctld_process: Literal["main", "supervised"] = "main"

@@ -15,6 +15,7 @@ from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.fields import DurationNs, Scalar, Strict
 from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster, NodeGroup, Taint
+from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.phases import Milestone, Phase
 from slurmtwin.contract.pods import PodsSection, Probe
 from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
@@ -235,7 +236,7 @@ class ReservationAction(Strict):
 
 
 Fault = Annotated[
-    DaemonFault | NodeAction | JobAction | PartitionAction | ReservationAction | ClusterFault,
+    DaemonFault | NodeAction | JobAction | PartitionAction | ReservationAction | ClusterFault | OperatorStep,
     Field(discriminator="kind"),
 ]
 
@@ -348,6 +349,7 @@ _MODELS: Final = (
     PartitionAction,
     ReservationAction,
     ClusterFault,
+    OperatorStep,
     PodsSection,
     Probe,
     Phase,

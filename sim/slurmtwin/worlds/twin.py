@@ -25,6 +25,7 @@ from slurmtwin.contract.manifest import (
     write_atomic,
     write_manifest,
 )
+from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import JobAction, PartitionAction, ReservationAction, Scenario
 from slurmtwin.engine.environment import Environment, RunBudget
 from slurmtwin.engine.event_sink import EventSink, detail_text
@@ -146,7 +147,7 @@ class TwinWorld:
         )
         if isinstance(fault, (JobAction, PartitionAction, ReservationAction)):
             self.cluster.request(lambda ctld: _command(ctld, fault), lambda: None, self.costs.rpc_ns)
-        elif not isinstance(fault, ClusterFault):
+        elif not isinstance(fault, (ClusterFault, OperatorStep)):
             faults.inject(self.cluster, fault)
         self._maybe_over()
 
@@ -260,7 +261,7 @@ def run_scenario(
 def not_modelled(scenario: Scenario) -> str:
     """What the scenario asks for that the twin does not model: pods, a fault of a Kubernetes cluster. "": nothing."""
     asked = ["pods"] if scenario.pods is not None else []
-    asked += [fault.kind for fault in scenario.faults if isinstance(fault, ClusterFault)]
+    asked += [fault.kind for fault in scenario.faults if isinstance(fault, (ClusterFault, OperatorStep))]
     return asked[0] if asked else ""
 
 
