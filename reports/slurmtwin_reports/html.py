@@ -15,6 +15,8 @@ from typing import Any, Final
 from slurmtwin.contract.manifest import Manifest, write_atomic
 from slurmtwin_reports import figures
 from slurmtwin_reports.conformance import ONE_STEP, Conformance, pool
+from slurmtwin_reports.faults.case import FaultCase
+from slurmtwin_reports.faults.section import fault_context
 from slurmtwin_reports.history import History
 from slurmtwin_reports.job_table import JobTable, job_table
 from slurmtwin_reports.metrics import number, summary
@@ -46,6 +48,8 @@ class Section:
     pairs: Sequence[tuple[History, History]] = ()
     runs: Sequence[History] = ()
     conformance: Conformance | None = None
+    fault: FaultCase | None = None
+    """A fault scenario on Kubernetes: it has lanes and phases instead of waits and queues."""
 
 
 @dataclass(slots=True)
@@ -80,9 +84,18 @@ def render(report: Report) -> str:
     environment.filters["num"] = number
     environment.filters["pct"] = percent
     environment.globals["chip"] = chip
-    page, section = (
-        environment.from_string((folder / name).read_text(encoding="utf-8")) for name in ("report.html", "section.html")
+    page, section, fault = (
+        environment.from_string((folder / name).read_text(encoding="utf-8"))
+        for name in ("report.html", "section.html", "fault.html")
     )
+
+    def draw(context: dict[str, Any]) -> str:
+        drawn = dict(context)
+        if context["fault"]:
+            figures = {name: Markup(context["fault"][name]) for name in ("timeline", "intervals")}  # noqa: S704
+            drawn["fault"] = Markup(fault.render(f={**context["fault"], **figures}))  # noqa: S704  # escaped there
+        return Markup(section.render(s=drawn))  # noqa: S704  # escaped there
+
     verdicts = list(report.verdicts) or [v for s in report.sections for v in s.verdicts]
     count = len(report.sections)
     anchors = {(s.scenario, s.version): f"run-{i}" for i, s in enumerate(report.sections, 1)}
@@ -96,7 +109,7 @@ def render(report: Report) -> str:
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
         known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
         figures=_conformance_rows(report.sections),
-        sections=fitted(contexts, lambda context: Markup(section.render(s=context))),  # noqa: S704  # escaped there
+        sections=fitted(contexts, draw),
     )  # fmt: skip
 
 
@@ -133,7 +146,7 @@ def fitted(contexts: Sequence[dict[str, Any]], draw: Callable[[dict[str, Any]], 
         if size <= MOST_BYTES:
             break
         size -= len(texts[place])
-        texts[place] = draw({**contexts[place], "figures": [], "key": [], "gantt_key": []})
+        texts[place] = draw({**contexts[place], "figures": [], "key": [], "gantt_key": [], "fault": None})
         size += len(texts[place])
     return texts
 
@@ -185,6 +198,8 @@ class _Run:
 
 
 def _section(section: Section, anchor: str, place: int, count: int) -> dict[str, Any]:
+    if section.fault is not None:
+        return _fault_section(section, section.fault, anchor, place, count)
     twins = [_Run(h, job_table(h)) for h in ([t for t, _ in section.pairs[:1]] or section.runs)]
     reals = [_Run(h, job_table(h)) for _, h in section.pairs]
     rows = scenario_rows(section.verdicts)
@@ -197,7 +212,19 @@ def _section(section: Section, anchor: str, place: int, count: int) -> dict[str,
         "open": count <= MOST_OPEN or place == 1 or findings, "verdict": rows[0]["verdict"] if rows else "",
         "verdicts": section.verdicts, "columns": columns,
         "key": _key(reals), "figures": _figures(section, twins, reals), "gantt_key": _gantt_key(shown[:2]),
-        "metrics": _metrics(shown), "card": card([r.history.manifest for r in shown]),
+        "metrics": _metrics(shown), "card": card([r.history.manifest for r in shown]), "fault": None,
+    }  # fmt: skip
+
+
+def _fault_section(section: Section, case: FaultCase, anchor: str, place: int, count: int) -> dict[str, Any]:
+    rows = scenario_rows(section.verdicts)
+    findings = any(v.is_finding for v in section.verdicts)
+    return {
+        "scenario": section.scenario, "version": section.version, "title": section.title, "anchor": anchor,
+        "narrow": False, "open": count <= MOST_OPEN or place == 1 or findings,
+        "verdict": rows[0]["verdict"] if rows else "", "verdicts": section.verdicts, "key": [], "figures": [],
+        "gantt_key": [], "metrics": [], "columns": [run.name for run in case.runs],
+        "card": card([history.manifest for history in section.runs]), "fault": fault_context(case),
     }  # fmt: skip
 
 

@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 
-from slurmtwin_reports.html import Report, write_report
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin_reports.faults.case import FaultCase, case_run
+from slurmtwin_reports.html import Report, Section, write_report
 from slurmtwin_reports.judge import judge_pairs, make_report
+from slurmtwin_reports.load import load_run
 from slurmtwin_reports.testing import queue_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -144,6 +147,25 @@ FIGURES = """
 })
 """
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_lanes_scroll_in_their_box_and_phases_fit(browser: Browser, tmp_path: Path, width: int) -> None:
+    """A fault scenario's timeline keeps its size and scrolls on a phone; the page itself never overflows."""
+    phases = load_scenario("scenarios/faults/x64-worker-host-lost.yaml").expect.phases
+    folders = sorted(Path("scenarios/recordings/x64-worker-host-lost").glob("*/pods/*/manifest.json"))
+    runs = [case_run(load_run(p.parent), phases, f"real {i}") for i, p in enumerate(folders, 1)]
+    path = tmp_path / "fault.html"
+    write_report(path, Report("r", [Section("x64", fault=FaultCase(phases, runs))]))
+    browser.open(path, width)
+    sizes = browser.value(
+        "['svg.lanes', 'svg.phases'].map(s => document.querySelector(s).getBoundingClientRect().width)"
+    )
+    assert browser.errors() == []
+    assert browser.requests() == [path.as_uri()]
+    assert sizes[0] >= 700
+    assert sizes[1] <= width
+    assert browser.value(OVERFLOW) <= 0
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -68,9 +68,7 @@ def measure(folders: Sequence[Path]) -> dict[str, Any]:
             raise InputError("not a quiet run: a fault was injected", Where(str(folder)))
         _read(seen, run, history, rows)
     if not seen.spans:
-        raise InputError(
-            "no quiet run in pods here", hint="quiet-pods in --world kind makes one"
-        )
+        raise InputError("no quiet run in pods here", hint="quiet-pods in --world kind makes one")
     return {
         "schema": POD_DURATIONS_SCHEMA,
         "origin": [_origin(folder) for folder in folders],

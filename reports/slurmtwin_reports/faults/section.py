@@ -1,0 +1,71 @@
+"""What the report's template needs of a fault scenario: two figures, the table of phases, the causes of milestones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurmtwin.contract.clock import SECOND, format_duration
+from slurmtwin.contract.phases import Phase
+from slurmtwin_reports.faults.case import FaultCase, causes_of
+from slurmtwin_reports.faults.measurement import recorded_span
+from slurmtwin_reports.faults.milestones import Mark
+from slurmtwin_reports.faults.phase_figure import phase_intervals
+from slurmtwin_reports.faults.phase_verdict import PhaseVerdict, words
+from slurmtwin_reports.faults.timeline import moment, timeline
+
+
+def fault_context(case: FaultCase) -> dict[str, Any]:
+    """JSON-like values for templates/fault.html; `timeline` and `intervals` are SVG, made by us."""
+    return {
+        "timeline": timeline(case), "intervals": phase_intervals(case) if case.phases else "",
+        "rows": [_row(case, number) for number in range(len(case.phases))],
+        "causes": [line for number in range(len(case.phases)) for line in _causes(case, number)],
+        "has_twin": any(run.is_twin for run in case.runs), "judged": bool(case.verdicts),
+    }  # fmt: skip
+
+
+def _row(case: FaultCase, number: int) -> dict[str, Any]:
+    phase = case.phases[number]
+    verdict = case.verdicts[number] if case.verdicts else None
+    reals = [run.marks[number] for run in case.runs if not run.is_twin]
+    return {
+        "name": phase.name, "rests_on": phase.rests_on, "parameter": phase.parameter, "source": phase.source,
+        "predicted": predicted(phase),
+        "recorded": [f"{words(recorded_span(m))}{_error(m.error_ns, m.end)}" for m in reals],
+        "twin": _twin(verdict), "power": _power(verdict),
+        "sharp": {None: "", True: "yes", False: "no"}[verdict.sharp if verdict else None],
+        "verdict": str(verdict.outcome) if verdict else "", "reason": verdict.reason if verdict else "",
+    }  # fmt: skip
+
+
+def predicted(phase: Phase) -> str:
+    """The prediction in words."""
+    if phase.absent:
+        return "none"
+    return f"{format_duration(phase.low)} .. {format_duration(phase.high) if phase.high is not None else 'any'}"
+
+
+def _error(error_ns: int, end: Mark | None) -> str:
+    return "" if end is None else f" ± {max(error_ns / SECOND, 0.05):.1f}"
+
+
+def _twin(verdict: PhaseVerdict | None) -> list[str]:
+    return [] if verdict is None else [f"{words(low)} .. {words(high)}" for low, high in verdict.intervals]
+
+
+def _power(verdict: PhaseVerdict | None) -> str:
+    if verdict is None or verdict.half is None or verdict.double is None:
+        return ""
+    return f"{100 * verdict.half:.0f}, {100 * verdict.double:.0f}"
+
+
+def _causes(case: FaultCase, number: int) -> list[dict[str, Any]]:
+    """The end of a phase in each run, with the chain that led to it."""
+    out = []
+    for run in case.runs:
+        end = run.marks[number].end
+        if end is not None and 0 <= end.seq < len(run.rows):
+            row = run.rows[end.seq]
+            chain = [moment(run, cause) for cause in causes_of(run.rows, row)]
+            out.append({"phase": case.phases[number].name, "run": run.name, "end": moment(run, row), "chain": chain})
+    return out

@@ -1,0 +1,148 @@
+"""Swim lanes of a fault scenario: twin and each recording under one another in every lane, on one axis of time.
+
+The time is that since the first injection. A mark's whisker is its measurement error; what a mark says, with the chain
+of its causes, stands in its tooltip and, for milestones, in the table below the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin_reports.faults.case import CaseRun, FaultCase, causes_of
+from slurmtwin_reports.faults.lanes import LANES, lane_of, said, tone_of
+from slurmtwin_reports.history import Row
+from slurmtwin_reports.svg import Clock
+
+WIDTH: Final = 1060
+LEFT: Final = 176
+RIGHT: Final = 14
+TOP: Final = 10
+LINE: Final = 12
+"""Height of one run in one lane."""
+GAP: Final = 7
+FLOOR: Final = 34
+BEFORE_NS: Final = 5 * SECOND
+"""How much of the time before the injection is shown."""
+MOST_MARKS: Final = 260
+"""Marks of one run; quiet ones go first."""
+
+
+def timeline(case: FaultCase) -> str:
+    """The figure as SVG."""
+    begin = -BEFORE_NS / SECOND if case.has_fault else min((_first_s(run) for run in case.runs), default=0.0)
+    end = max((run.end_ns / SECOND for run in case.runs), default=1.0)
+    return _Lanes(case, Clock(begin, max(end, begin + 1), _axis(case))).text()
+
+
+def _axis(case: FaultCase) -> str:
+    return "time since the injection" if case.has_fault else "time since the scenario's start"
+
+
+def _first_s(run: CaseRun) -> float:
+    shown = [row.t_ns for row in run.rows if lane_of(row) is not None]
+    return min(shown, default=0) / SECOND
+
+
+class _Lanes:
+    def __init__(self, case: FaultCase, clock: Clock) -> None:
+        self.case, self.clock, self.out = case, clock, list[str]()
+        kept = {lane_of(row) for run in case.runs for row in _shown(run, clock)}
+        self.lanes = [lane for lane in range(len(LANES)) if lane in kept]
+        self.band = LINE * len(case.runs) + GAP
+
+    def x(self, t_ns: int) -> float:
+        place = min(1.0, max(0.0, self.clock.place(t_ns / SECOND)))
+        return LEFT + place * (WIDTH - LEFT - RIGHT)
+
+    def text(self) -> str:
+        y = TOP
+        for number, phase in enumerate(self.case.phases):
+            self._label(y, phase.name, "phase")
+            for line, run in enumerate(self.case.runs):
+                self._phase(run, number, y + line * LINE + LINE / 2)
+            y += self.band
+        for lane in self.lanes:
+            self._label(y, LANES[lane], "lane")
+            for line, run in enumerate(self.case.runs):
+                self._events(run, lane, y + line * LINE + LINE / 2)
+            y += self.band
+        height = y + FLOOR
+        faults = [line for run in self.case.runs[:1] for line in self._faults(run, y)]
+        head = f'<svg class="lanes" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="Timeline of the runs">'
+        return "".join([head, *self._ticks(y), *faults, *self.out, "</svg>"])
+
+    def _label(self, y: float, text: str, css: str) -> None:
+        self.out.append(f'<path class="grid" d="M0 {y - GAP / 2:g}H{WIDTH - RIGHT}"/>')
+        self.out.append(f'<text class="{css}" x="0" y="{y + 10:g}">{escape(text)}</text>')
+        for line, run in enumerate(self.case.runs):
+            place = f'x="{LEFT - 8}" y="{y + line * LINE + LINE / 2:g}" dy=".33em" text-anchor="end"'
+            self.out.append(f'<text class="{"twin" if run.is_twin else "run"}" {place}>{escape(run.name)}</text>')
+
+    def _phase(self, run: CaseRun, number: int, y: float) -> None:
+        marks = run.marks[number]
+        if marks.start is None:
+            return
+        css = "twin" if run.is_twin else "real"
+        begin = self.x(marks.start.t_ns - run.zero_ns)
+        if marks.end is None:
+            end, open_end = self.x(run.end_ns), " open"
+            tip = "no end in this run"
+        else:
+            end, open_end = self.x(marks.end.t_ns - run.zero_ns), ""
+            tip = f"{(marks.length_ns or 0) / SECOND:.2f} s ± {marks.error_ns / SECOND:.2f}"
+        line = f'<path class="bar {css}{open_end}" d="M{begin:.1f} {y:g}H{max(end, begin + 1.5):.1f}"/>'
+        self.out.append(f"<g><title>{escape(f'{self.case.phases[number].name}, {run.name}: {tip}')}</title>{line}</g>")
+
+    def _events(self, run: CaseRun, lane: int, y: float) -> None:
+        for row in _shown(run, self.clock):
+            if lane_of(row) != lane:
+                continue
+            tone, x = tone_of(row), self.x(row.t_ns - run.zero_ns)
+            if tone == "quiet":
+                self.out.append(f'<path class="tick" d="M{x:.1f} {y - 2:g}v4"/>')
+                continue
+            low, high = (self.x(row.t_ns - run.zero_ns + sign * row.t_err_ns) for sign in (-1, 1))
+            whisker = f'<path class="err" d="M{low:.1f} {y:g}H{high:.1f}"/>' if high - low > 5 else ""
+            dot = f'<circle class="{tone}" cx="{x:.1f}" cy="{y:g}" r="3.4"/>'
+            self.out.append(f"<g><title>{escape(_tip(run, row))}</title>{whisker}{dot}</g>")
+
+    def _faults(self, run: CaseRun, floor: float) -> list[str]:
+        out = []
+        for row in run.rows:
+            if row.kind in ("fault.injected", "fault.cleared"):
+                line = f'<path class="rule" d="M{self.x(row.t_ns - run.zero_ns):.1f} {TOP - GAP / 2:g}V{floor}"/>'
+                out.append(f"<g><title>{escape(said(row))}, {escape(run.name)}</title>{line}</g>")
+        return out
+
+    def _ticks(self, floor: float) -> list[str]:
+        out = [f'<path class="axis" d="M{LEFT} {floor}H{WIDTH - RIGHT}"/>']
+        for value, words in self.clock.ticks():
+            x = self.x(round(value * SECOND))
+            out.append(f'<path class="axis" d="M{x:.1f} {floor}v4"/>')
+            out.append(f'<text x="{x:.1f}" y="{floor + 15}" text-anchor="middle">{escape(words)}</text>')
+        middle = f'x="{(LEFT + WIDTH - RIGHT) / 2:g}" y="{floor + 30}"'
+        out.append(f'<text class="label" {middle} text-anchor="middle">{escape(self.clock.label)}</text>')
+        return out
+
+
+def _shown(run: CaseRun, clock: Clock) -> Sequence[Row]:
+    """The rows inside the figure; where there are too many, the loud ones."""
+    inside = [row for row in run.rows if lane_of(row) is not None and row.t_ns - run.zero_ns >= clock.low * SECOND]
+    if len(inside) > MOST_MARKS:
+        inside = [row for row in inside if tone_of(row) != "quiet"]
+    return inside[: 2 * MOST_MARKS]
+
+
+def _tip(run: CaseRun, row: Row) -> str:
+    text = moment(run, row)
+    chain = causes_of(run.rows, row)
+    return text + "".join(f"\n<- {moment(run, cause)}" for cause in chain)
+
+
+def moment(run: CaseRun, row: Row) -> str:
+    """A row with its time since zero and what that is known to."""
+    error = f" ± {row.t_err_ns / SECOND:.3g}" if row.t_err_ns >= SECOND // 100 else ""
+    return f"{(row.t_ns - run.zero_ns) / SECOND:+.2f} s{error}  {said(row)}"

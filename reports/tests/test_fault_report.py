@@ -1,0 +1,196 @@
+"""A fault scenario in the report: lanes, phases with dots, causes; from recordings alone or with a twin beside."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Event
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin_reports.faults.case import CaseRun, FaultCase, case_run, causes_of
+from slurmtwin_reports.faults.lanes import LANES, lane_of, said, tone_of
+from slurmtwin_reports.faults.phase_figure import phase_intervals
+from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
+from slurmtwin_reports.faults.section import fault_context
+from slurmtwin_reports.faults.timeline import timeline
+from slurmtwin_reports.history import Row, rows_of_events
+from slurmtwin_reports.html import Report, Section, render, write_report
+from slurmtwin_reports.load import load_run
+from slurmtwin_reports.testing import a_history, row
+from slurmtwin_reports.verdict import Outcome
+
+RECORDINGS = Path("scenarios/recordings")
+
+
+def lost_worker(world: str = "kind", late_s: float = 0.0) -> list[Event]:
+    """An injection, what it led to, and noise; causes are those of the twin."""
+    return [
+        row(-30, "slurmctld.started"), row(0, "job.started", 1, "w-0"),
+        row(10, "fault.injected", fault={"kind": "kube_node.pause", "target": "worker1"}, actor="fault"),
+        row(12, "node.pinged", node="w-[0-3]", purpose="ping"),
+        row(40 + late_s, "node.not_responding", node="w-0", cause_seq=2, t_err_ns=SECOND // 2),
+        row(60 + late_s, "node.down", node="w-0", cause_seq=4, reason="Not <responding>"),
+        row(60 + late_s, "job.requeued", 1, cause_seq=5), row(61, "clock.measured", actor="collector"),
+        row(90, "run.ended", actor="run", why="done"),
+    ]  # fmt: skip
+
+
+def a_case(twin: bool = True) -> FaultCase:
+    """x64's phases on small histories."""
+    phases = load_scenario(Path("scenarios/faults/x64-worker-host-lost.yaml")).expect.phases
+    runs = [case_run(a_history(lost_worker(late_s=k), world="kind"), phases, f"real {k}") for k in (1, 2)]
+    if twin:
+        runs.insert(0, case_run(a_history(lost_worker(), world="twin"), phases, "twin"))
+    return FaultCase(phases, runs)
+
+
+def titles(svg: str) -> list[str]:
+    """The tooltips of a figure."""
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter("title")]
+
+
+def test_every_mark_says_what_led_to_it() -> None:
+    """The requeue's tooltip names the node's DOWN, the silence and the injection, nearest first."""
+    tip = next(t for t in titles(timeline(a_case())) if "job.requeued" in t)
+    lines = tip.splitlines()
+    assert lines[0].startswith("+50.00 s")
+    assert [re.sub(r".*s(?: ± \S+)?  ", "", line).split()[0] for line in lines[1:]] == [
+        "node.down", "node.not_responding", "fault.injected",
+    ]  # fmt: skip
+    assert "± 0.5" in lines[2]
+
+
+def test_a_ring_of_causes_ends() -> None:
+    """A broken table cannot hang the report."""
+    rows = rows_of_events([row(0, "node.down", cause_seq=1), row(1, "node.up", cause_seq=0)])
+    assert [r.seq for r in causes_of(rows, rows[0])] == [1]
+
+
+@pytest.mark.parametrize(
+    ("event", "lane"),
+    [
+        (row(0, "kube_node.unready", actor="apiserver"), "Kubernetes node"),
+        (row(0, "pod.created", actor="apiserver"), "pods, API server"),
+        (row(0, "pod.created", actor="collector"), "pods, API server"),
+        (row(0, "pod.created", actor="collector", cause_seq=3), None),
+        (row(0, "container.ended", actor="apiserver"), "containers"),
+        (row(0, "slurmctld.crashed"), "slurmctld"),
+        (row(0, "node.down"), "Slurm nodes"),
+        (row(0, "script.ended"), "slurmd, scripts"),
+        (row(0, "job.requeued", 1), "jobs"),
+        (row(0, "client.refused"), "clients"),
+        (row(0, "job.state", 1, actor="observer"), None),
+    ],
+)
+def test_rows_have_their_lane(event: Event, lane: str | None) -> None:
+    """Polls, and receipts of what has a stamp of its own, have none."""
+    found = lane_of(rows_of_events([event])[0])
+    assert (None if found is None else LANES[found]) == lane
+
+
+def test_tones_tell_loss_from_return() -> None:
+    """A job that failed is no good end."""
+    tones = [row(0, "node.down"), row(0, "slurmd.started"), row(0, "node.pinged"), row(0, "job.updated", 1)]
+    tones += [row(0, "job.ended", 1, state=state) for state in ("FAILED", "COMPLETED")]
+    assert [tone_of(r) for r in rows_of_events(tones)] == ["bad", "good", "quiet", "plain", "bad", "good"]
+
+
+def test_text_from_a_run_is_escaped() -> None:
+    """A reason with markup in it stays text, in the figure and on the page."""
+    case = a_case()
+    assert "Not &lt;responding&gt;" in timeline(case)
+    assert "<responding>" not in render(Report("r", [Section("x64", fault=case)]))
+
+
+def test_phases_are_drawn_beside_one_another() -> None:
+    """A bar per phase and run; a phase without an end is faded and runs to the end."""
+    svg = timeline(a_case())
+    assert svg.count('class="bar twin"') == 3
+    assert svg.count('class="bar real"') == 6
+    assert svg.count(" open") == 3
+    assert "not-responding, twin: 30.00 s ± 0.50" in titles(svg)
+
+
+def test_dots_lie_where_they_were_measured() -> None:
+    """One dot per recording; the twin's interval is a band; what never ended stands at `never`."""
+    case = a_case()
+    verdict = PhaseVerdict(
+        phase=case.phases[0], outcome=Outcome.AGREE, reason="", intervals=((29 * SECOND, 41 * SECOND),)
+    )
+    case.verdicts = [verdict]
+    svg = phase_intervals(case)
+    assert svg.count('class="dot"') == 8
+    assert titles(svg).count("real 1: no end") == 1
+    assert svg.count('class="band"') == 1
+    assert "real 1: 31.00 s ± 0.50" in titles(svg)
+
+
+def test_the_table_says_what_was_judged_and_why() -> None:
+    """Prediction, measured spans, the twin's interval, power, sharpness and the verdict of a phase."""
+    case = a_case()
+    one = PhaseVerdict(
+        phase=case.phases[0], outcome=Outcome.AGREE, reason="p 0.4", intervals=((29 * SECOND, 41 * SECOND),),
+        half=0.93, double=1.0, sharp=True,
+    )  # fmt: skip
+    case.verdicts = [one] * len(case.phases)
+    found = fault_context(case)["rows"][0]
+    assert found["predicted"] == "1s .. 32s"
+    assert found["recorded"] == ["31.0 ± 0.5", "32.0 ± 0.5"]
+    assert (found["twin"], found["power"], found["sharp"]) == (["29.0 .. 41.0"], "93, 100", "yes")
+    page = render(Report("r", [Section("x64", fault=case)]))
+    assert "95 % of the twin" in page
+
+
+def test_the_end_of_each_phase_has_its_chain() -> None:
+    """Only of phases that ended; a recording's row without a cause says so."""
+    causes = fault_context(a_case())["causes"]
+    assert [c["run"] for c in causes if c["phase"] == "down"] == ["twin", "real 1", "real 2"]
+    assert len(next(c for c in causes if c["phase"] == "down")["chain"]) == 2
+    assert not [c for c in causes if c["phase"] == "return"]
+
+
+def recorded_cases() -> list[Section]:
+    """Every fault scenario that has recordings in pods."""
+    out = []
+    for path in sorted(Path("scenarios/faults").glob("*.yaml")):
+        scenario = load_scenario(path)
+        runs = [load_run(p.parent) for p in sorted((RECORDINGS / scenario.name).glob("*/pods/*/manifest.json"))]
+        if runs:
+            phases = scenario.expect.phases
+            case = FaultCase(phases, [case_run(run, phases, f"real {i}") for i, run in enumerate(runs, 1)])
+            out.append(Section(scenario.name, runs[0].version, scenario.title, runs=runs, fault=case))
+    return out
+
+
+def test_all_recordings_fit_one_file(tmp_path: Path) -> None:
+    """Well under 5 MB with every figure in it, and equal input gives equal bytes."""
+    sections = recorded_cases()
+    assert len(sections) >= 15
+    size = write_report(tmp_path / "a.html", Report("r", sections))
+    write_report(tmp_path / "b.html", Report("r", recorded_cases()))
+    text = (tmp_path / "a.html").read_text()
+    assert size < 2_500_000
+    assert text.count('class="lanes"') == len(sections)
+    assert text == (tmp_path / "b.html").read_text()
+
+
+def test_a_long_run_keeps_the_loud_marks() -> None:
+    """Thousands of pings do not fill the figure."""
+    many: list[Any] = [row(10 + i / 100, "node.pinged", node="w-0") for i in range(3000)]
+    events = sorted([*lost_worker(), *many], key=lambda e: e.t_ns)
+    phases = a_case().phases
+    run: CaseRun = case_run(a_history(events, world="kind"), phases, "real 1")
+    svg = timeline(FaultCase(phases, [run]))
+    assert 'class="tick"' not in svg
+    assert any("node.down" in tip for tip in titles(svg))
+
+
+def test_a_fault_is_told_in_its_own_words() -> None:
+    """Kind and target, as the scenario wrote them."""
+    rows: list[Row] = rows_of_events(lost_worker())
+    assert said(rows[2]) == "fault.injected kube_node.pause worker1"
