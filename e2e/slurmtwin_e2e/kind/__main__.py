@@ -1,4 +1,4 @@
-"""The cluster by hand: `python -m slurmtwin_e2e.kind image | up | down | sweep | smoke`."""
+"""The cluster by hand: `python -m slurmtwin_e2e.kind image | up | down | sweep | smoke | clean-up`."""
 
 from __future__ import annotations
 
@@ -85,6 +85,27 @@ def smoke_command(files: tuple[str, ...], out: str, yes: bool) -> None:
     _ready(yes)
     wrong = smoke.smoke(scenarios, Path(out), _say)
     click.echo(f"{len(scenarios)} scenarios on a real cluster, {len(wrong)} findings")
+    for text in wrong:
+        click.echo(f"  {text}")
+    if wrong:
+        sys.exit(ExitCode.FINDING)
+
+
+@main.command("clean-up")
+@click.option("--runs", default=20, show_default=True, type=click.IntRange(1))
+@click.option("--killed", default=7, show_default=True, help="This run gets SIGKILL while its nodes are made.")
+@click.option("--ended", default=14, show_default=True, help="This run gets SIGTERM while its nodes are made.")
+def clean_up_command(runs: int, killed: int, ended: int) -> None:
+    """Many runs on clusters of their own, and a look at the host before and after; exit 1 when anything stays."""
+    import signal
+
+    from slurmtwin_e2e.kind import clean_up
+
+    kills = {killed: signal.SIGKILL, ended: signal.SIGTERM}
+    done, table, left = clean_up.run_all(runs, kills, _say)
+    click.echo("\n".join(table))
+    wrong = clean_up.wrong_with(done, kills, left)
+    click.echo(f"{len(done)} runs, {len(wrong)} findings")
     for text in wrong:
         click.echo(f"  {text}")
     if wrong:
