@@ -100,7 +100,7 @@ def e2e(session: nox.Session) -> None:
     """Real Kubernetes on this machine, now: the cluster's own tests, then three scenarios (or those named)."""
     install(session)
     session.run("python", "-m", "slurmtwin_e2e.kind", "image", "--yes")
-    tests = ("-q", "-p", "no:xdist", f"--junitxml={JUNIT / 'e2e.xml'}", "e2e/tests/test_kind_real.py")
+    tests = ("-q", "-n", "0", f"--junitxml={JUNIT / 'e2e.xml'}", "e2e/tests/test_kind_real.py")
     session.run("pytest", *tests, env={"SLURMTWIN_KIND": "1"})
     session.run("python", "-m", "slurmtwin_e2e.kind", "smoke", *session.posargs)
 

@@ -87,6 +87,8 @@ def make_base(release: Release, say: Say) -> str:
         for path in Path("/etc/apt/apt.conf.d").glob("99*"):
             if "DPkg" not in path.read_text():
                 shutil.copy(path, root / "etc/apt/apt.conf.d")
+        for package in (root / "var/cache/apt/archives").glob("*.deb"):
+            package.unlink()
         tar = subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE)
         subprocess.run(["docker", "import", "-", release.base], stdin=tar.stdout, check=True, capture_output=True)
         tar.wait()

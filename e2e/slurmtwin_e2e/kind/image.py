@@ -25,6 +25,9 @@ BUILDER: Final = "slurmtwin-node-build"
 NETWORK_STAGE: Final = "slurmtwin/network-pod:build"
 NODE_STAGE: Final = "slurmtwin/node:build"
 PACKAGES: Final = "/kind/packages"
+STORE: Final = "/var/lib/containerd"
+SEED: Final = "/kind/seed"
+"""Where the node image holds a containerd's store with all images of the cluster, unpacked."""
 RECORDED_PACKAGES: Final = ("containerd", "runc", "systemd", "iptables", "containernetworking-plugins", "catatonit")
 Origin = Literal["present", "pulled", "built"]
 
@@ -137,34 +140,37 @@ def _images(folder: Path, built: Mapping[str, Path]) -> None:
 
 
 def _commit() -> None:
-    """Put the images into containerd's content store and keep that as the node image.
+    """Put the images into a containerd's store, unpacked, keep the store in SEED, and that as the node image.
 
-    They are not unpacked: that needs mounts, which each node does itself at its first use of an image.
+    Unpacking mounts, so the container is privileged; the store lies on a volume while containerd runs, because an
+    overlay cannot be written on another. A node makes links to SEED when it boots (files/entrypoint).
     """
     remove([BUILDER])
     docker(
-        "run", "-d", "--name", BUILDER, "--network", "none", "--security-opt", "seccomp=unconfined",
+        "run", "-d", "--name", BUILDER, "--network", "none", "--privileged", "-v", STORE,
         "--entrypoint", "sleep", NODE_STAGE, "infinity",
     )  # fmt: skip
     try:
         docker("exec", "-d", BUILDER, "containerd")
         _wait_for_containerd()
         save = subprocess.Popen(["docker", "save", *pins().archived], stdout=subprocess.PIPE)
+        command = [word for word in IMPORT if word != "--no-unpack"]
         done = subprocess.run(
-            ["docker", "exec", "-i", BUILDER, *IMPORT], stdin=save.stdout, capture_output=True, text=True
+            ["docker", "exec", "-i", BUILDER, *command], stdin=save.stdout, capture_output=True, text=True
         )  # fmt: skip
         assert save.stdout is not None
         save.stdout.close()  # an import that gave up must not leave the other waiting for a reader
         if save.wait() or done.returncode:
             raise EnvironmentMissingError(f"images do not import: {done.stderr.strip()[-800:]}")
         docker("exec", BUILDER, "sh", "-c", "pkill containerd; while pgrep -x containerd; do sleep 0.1; done")
+        docker("exec", BUILDER, "cp", "-a", STORE, SEED)
         docker(
             "commit", "--change", f"LABEL {RECIPE_LABEL}={recipe_digest()}", "--change", "CMD []",
             "--change", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]', BUILDER, pins().node_image,
         )  # fmt: skip
     finally:
         with suppress(EnvironmentMissingError):
-            remove([BUILDER])
+            docker("rm", "-f", "-v", BUILDER, check=False)
 
 
 def _wait_for_containerd() -> None:
