@@ -106,6 +106,7 @@ def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetitio
                 o.source: {"value": round(o.value_ns / 1e3, 1), "error": round(o.error_ns / 1e3, 1)}
                 for o in ran.offsets
             },
+            **({"accounting": ran.accounting} if ran.accounting is not None else {}),
         },
     )  # fmt: skip
 

@@ -22,6 +22,8 @@ POLL_S = 1.0
 PROBE_S = 0.25
 REQUEST_LIMIT_S = 5.0
 PROBE_LIMIT_S = 1.0
+SACCT_S = 2.0
+SACCT_LIMIT_S = 8.0
 RESEARCHER = 1000
 
 
@@ -151,6 +153,56 @@ class Poller:
             self._notes.add("answer", before, time.time_ns(), asked=asked, good=good, error=error[:200])
 
 
+def accounted(text: str) -> dict[str, dict[str, Any]]:
+    """Rows of `sacct --parsable2 --noheader`, by job: state, start and end in unix seconds (0: none), nodes."""
+    found = {}
+    for line in text.splitlines():
+        name, state, start, end, nodes, *more = line.split("|")
+        found[name] = {
+            "state": state.split(" ")[0], "start": int(start) if start.isdigit() else 0,
+            "end": int(end) if end.isdigit() else 0, "nodes": "" if nodes.startswith("None") else nodes,
+            "restarts": int(more[0]) if more and more[0].isdigit() else 0,
+        }  # fmt: skip
+    return found
+
+
+class Accountant:
+    """Asks sacct, and notes what changed between two answers."""
+
+    def __init__(self, notes: Notes, fields: tuple[str, ...]) -> None:
+        self._notes, self._fields = notes, fields
+        self._last: dict[str, dict[str, Any]] = {}
+        self._asked = time.time_ns()
+        self._answering: bool | None = None
+
+    def run(self) -> None:
+        while True:
+            self.ask()
+            time.sleep(SACCT_S)
+
+    def ask(self) -> None:
+        command = ["sacct", "--allusers", "--allocations", "--parsable2", "--noheader", "--starttime=now-1days",
+                   f"--format={','.join(self._fields)}"]  # fmt: skip
+        env = os.environ | {"SLURM_JWT": Path("/secrets/token").read_text().strip(), "SLURM_TIME_FORMAT": "%s"}
+        before = time.time_ns()
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SACCT_LIMIT_S, env=env)
+            error = done.stderr.strip()[:200] if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            done, error = None, f"no answer in {SACCT_LIMIT_S:.0f} s"
+        after = time.time_ns()
+        if self._answering is not (not error):
+            self._answering = not error
+            self._notes.add("answer", self._asked, after, asked="sacct", good=not error, error=error)
+        if error or done is None:
+            return
+        found = accounted(done.stdout)
+        for name, row in found.items():
+            if self._last.get(name) != row:
+                self._notes.add("sacct", self._asked, after, name=name, **row)
+        self._last, self._asked = found, before
+
+
 class Prober:
     """Asks a daemon's port whether it lives: HTTP /livez where it is served, else a connection alone."""
 
@@ -196,6 +248,8 @@ def main() -> None:
         threading.Thread(target=prober.run, daemon=True).start()
     if settings.get("rest_host"):
         threading.Thread(target=Poller(notes, settings).run, daemon=True).start()
+    if settings.get("accounting"):
+        threading.Thread(target=Accountant(notes, tuple(settings["accounting"])).run, daemon=True).start()
     now = time.time_ns()
     notes.add("observing", now, now, pid=os.getpid())
     while not (folder / "plan.json").exists():

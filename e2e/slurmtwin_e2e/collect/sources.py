@@ -52,9 +52,9 @@ def read_notes(folder: Path) -> list[Note]:
 _FIELD = re.compile(r"(\w+)=(\S*)")
 
 
-def read_jobcomp(folder: Path) -> list[Record]:
+def read_jobcomp(folder: Path, name: str = "slurm_jobcomp.log") -> list[Record]:
     """All records in the order Slurm wrote them; an empty list when no job ended."""
-    path = folder / "slurm_jobcomp.log"
+    path = folder / name
     if not path.exists():
         return []
     out = []

@@ -42,7 +42,7 @@ class Api:
         from urllib3.exceptions import HTTPError
         from urllib3.util import Timeout
 
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json, text/plain"}
         data = None
         if body is not None:
             headers["Content-Type"] = kind
@@ -65,6 +65,11 @@ class Api:
         """One request; the JSON answer. Raises ApiError."""
         answer = self._open(method, path, body, kind, limit_s, False)
         return json.loads(answer.data) if answer.data else None
+
+    def text(self, path: str, limit_s: float = REQUEST_LIMIT_S) -> str:
+        """The body of one GET request. Raises ApiError."""
+        body: bytes = self._open("GET", path, None, "", limit_s, False).data
+        return body.decode(errors="replace")
 
     def patch(self, path: str, body: Any) -> Any:
         """A merge patch. Raises ApiError."""

@@ -31,6 +31,11 @@ from slurmtwin_e2e.kind.manifests.slurm_files import (
 
 IDLE_LIMIT_S: Final = 180.0
 GONE_LIMIT_S: Final = 120.0
+SACCT_COMMON: Final = ("JobIDRaw", "State", "Start", "End", "NodeList")
+SACCT_FIELDS: Final = {
+    "22.05": SACCT_COMMON, "24.11": (*SACCT_COMMON, "Restarts"), "26.05": (*SACCT_COMMON, "Restarts"),
+}  # fmt: skip
+"""What sacct is asked for, in the observer's order; 22.05 does not keep the number of restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,7 @@ def _observer_settings(scenario: Scenario) -> dict[str, Any]:
     return {
         "rest_host": "slurmrestd", "rest_port": REST_PORT, "rest_version": REST_API[version],
         "probes": [{"name": name, "host": name, "port": CTLD_PORT, "path": path} for name in controllers_of(scenario)],
+        "accounting": SACCT_FIELDS[version] if needs_database(scenario) else [],
     }  # fmt: skip
 
 

@@ -49,6 +49,7 @@ FAULTS: Final[tuple[dict[str, Any], ...]] = (
     {"kind": "image.pull_fails", "target": "slurmd", "lasts": "40s"},
     {"kind": "disk.fill", "target": "slurmd:w-1", "size": "64Mi", "lasts": "1s"},
     {"kind": "jwt.rotate", "lasts": "10s"},
+    {"kind": "config.change", "lines": ["SchedulerParameters=bf_interval=20"], "lasts": "10s"},
     {"kind": "clock.jump", "target": "slurmd:w-0", "offset": "1h", "lasts": "20s"},
     {"kind": "kube_node.cordon", "target": "worker3", "lasts": "1s"},
     {"kind": "kube_node.taint", "target": "worker3", "taint": "slurmtwin.org/test=1:NoSchedule", "lasts": "1s"},

@@ -18,19 +18,20 @@ from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.events import Event
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.scenario import DaemonFault, Fault, NodeAction, Scenario
+from slurmtwin_e2e.collect.sources import read_jobcomp
 from slurmtwin_e2e.facts import cpus_of_nodes
 from slurmtwin_e2e.images import Say
 from slurmtwin_e2e.kind import deploy
 from slurmtwin_e2e.kind.api import Api
 from slurmtwin_e2e.kind.cluster import Cluster
-from slurmtwin_e2e.kind.collect import clocks, evidence, pinning, table
+from slurmtwin_e2e.kind.collect import clocks, evidence, metrics, pinning, table
 from slurmtwin_e2e.kind.collect.collector import Collector
 from slurmtwin_e2e.kind.collect.informer import Change
 from slurmtwin_e2e.kind.collect.kube_rows import KubeRows
 from slurmtwin_e2e.kind.deploy import Deployed
 from slurmtwin_e2e.kind.faults.base import FaultError, Reach, reach
 from slurmtwin_e2e.kind.faults.schedule import FaultRunner, Step, planned_ns
-from slurmtwin_e2e.kind.manifests.slurm_files import controllers_of, workers_of
+from slurmtwin_e2e.kind.manifests.slurm_files import CTLD_PORT, SERVES_PROBES, controllers_of, workers_of
 from slurmtwin_e2e.plan import job_options
 
 LEAD_NS: Final = 10 * SECOND
@@ -62,6 +63,8 @@ class RanOnce:
     offsets: list[clocks.Offset]
     watch_delay_ns: tuple[int, int, int]
     fault_errors: list[str]
+    accounting: dict[str, Any] | None
+    """sacct beside jobcomp (evidence.accounting_check); None without slurmdbd."""
 
 
 def submit_actions(jobs: Sequence[JobRequest]) -> list[dict[str, Any]]:
@@ -135,6 +138,8 @@ def run_once(
     api = Api(cluster.kubeconfig)
     collector = Collector(api, namespace)
     collector.start()
+    serving = controllers_of(scenario) if scenario.slurm.version in SERVES_PROBES else ()
+    reader = metrics.MetricsReader(api, metrics.sources(cluster.nodes, namespace, serving, CTLD_PORT))
     begun = time.monotonic()
     load = os.getloadavg()[0]
     tools: Reach | None = None
@@ -148,14 +153,17 @@ def run_once(
         deploy.write_plan(deployed.evidence, zero_ns, actions)
         faults = FaultRunner(tools, planned, zero_ns, say)
         faults.start()
+        reader.start()
         why, end_ns = _wait(deployed, scenario, len(jobs), zero_ns, faults)
         faults.undo()
         pinned += _pinned(tools)
         changes = collector.stop()
+        sampled = reader.stop()
         skip = next((s.node or "" for s in faults.steps if s.node in cluster.nodes), "")
         delay = clocks.watch_delay_ns(changes, skip)
         steps = sorted(faults.steps, key=lambda step: step.before_ns)
-        rows, holes = _rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, pinned)
+        looked = [*pinned, *sampled]
+        rows, holes = _rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, looked)
         errors = [step.text for step in steps if step.what == "failed"]
         why = HOLE if holes else "fault" if errors else why
         late = [(s.before_ns - s.planned_ns) / 1e6 for s in steps if s.what == "injected"]
@@ -163,13 +171,20 @@ def run_once(
             shutil.copytree(deployed.evidence, keep, dirs_exist_ok=True)
         return RanOnce(
             rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late, offsets, delay,
-            errors,
+            errors, _accounting(scenario, deployed),
         )  # fmt: skip
     finally:
         collector.stop()
+        reader.stop()
         if tools is not None:
             tools.close()
         deploy.remove(cluster, namespace)
+
+
+def _accounting(scenario: Scenario, deployed: Deployed) -> dict[str, Any] | None:
+    if not deploy.needs_database(scenario):
+        return None
+    return evidence.accounting_check(deploy.notes(deployed.evidence), read_jobcomp(deployed.evidence, "jobcomp.log"))
 
 
 def _jobs_ended(lines: Sequence[dict[str, Any]], count: int) -> bool:
@@ -217,7 +232,7 @@ def _pinned(tools: Reach) -> list[Event]:
 
 def _rows(
     scenario: Scenario, deployed: Deployed, steps: Sequence[Step], changes: Sequence[Change], zero_ns: int,
-    end_ns: int, why: str, receipt_error_ns: int, offsets: Sequence[clocks.Offset], pinned: Sequence[Event],
+    end_ns: int, why: str, receipt_error_ns: int, offsets: Sequence[clocks.Offset], looked: Sequence[Event],
 ) -> tuple[list[Event], int]:  # fmt: skip
     """The whole table and the number of holes in it."""
     documents = [f.model_dump(mode="json", exclude_defaults=True) | {"kind": f.kind} for f in scenario.faults]
@@ -232,7 +247,7 @@ def _rows(
     )  # fmt: skip
     rows += evidence.slurmd_rows(deployed.evidence, zero_ns) + evidence.observer_rows(lines, zero_ns)
     rows += table.fault_rows(steps, documents, zero_ns) + table.clock_rows(offsets, 0)
-    rows += [event._replace(t_ns=event.t_ns - zero_ns) for event in pinned]
+    rows += [event._replace(t_ns=event.t_ns - zero_ns) for event in looked]
     rows = [row for row in rows if row.t_ns <= end_ns - zero_ns]
     tied = [pair for pair in kube.rows if pair[0].t_ns <= end_ns]
     return table.merge(rows, tied, zero_ns), kube.holes

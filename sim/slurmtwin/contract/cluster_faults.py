@@ -37,6 +37,7 @@ ClusterFaultKind = Literal[
     "jwt.rotate",
     "clock.jump",
     "watch.stale",
+    "config.change",
 ]
 
 
@@ -56,3 +57,4 @@ class ClusterFault(Strict):
     size: str = Field("", description="memory.fill, disk.fill: how much, a Kubernetes quantity")
     offset: DurationNs = Field(0, description="clock.jump: by how much; api_server.slow: added delay")
     taint: str = Field("", description="kube_node.taint: KEY=VALUE:EFFECT")
+    lines: list[str] = Field(default_factory=list, description="config.change: lines put at the end of slurm.conf")

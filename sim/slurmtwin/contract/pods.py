@@ -42,3 +42,7 @@ class PodsSection(Strict):
     toleration: DurationNs | None = Field(None, description="of not-ready and unreachable; default: 300s by admission")
     grace: DurationNs = Field(30_000_000_000, description="terminationGracePeriodSeconds, whole seconds")
     controller_after: DurationNs = Field(0, description="create slurmctld so long after the workers")
+    config_poll: DurationNs = Field(
+        0, description="slurmctld's container compares the mounted slurm.conf so often, takes a new one and asks for a "
+        "reconfigure; 0: only a new container takes it"
+    )  # fmt: skip

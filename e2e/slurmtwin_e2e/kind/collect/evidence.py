@@ -15,8 +15,10 @@ from typing import Any, Final
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin_e2e.collect.run_events import build_events, detail
 from slurmtwin_e2e.collect.slurmctld_log import stamp_ns
+from slurmtwin_e2e.collect.sources import Record
 
 MILLI: Final = 1_000_000
+SECOND: Final = 1_000_000_000
 LOG_ERROR_NS: Final = 750_000
 """Half-width of a log stamp cut to milliseconds: half of one, and a quarter of one for the line to be written."""
 _LINE = re.compile(r"\[(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})\] (.*)")
@@ -143,4 +145,27 @@ def observer_rows(lines: Sequence[Line], zero_ns: int) -> list[Event]:
                 Event(middle, Kind.JOB_STATE, "observer", numbers.get(line["name"]), line.get("nodes") or None,
                       detail=text, t_err_ns=half)
             )  # fmt: skip
+        elif what == "sacct":
+            text = detail(state=line["state"], start=line["start"] or None, end=line["end"] or None,
+                          restarts=line["restarts"] or None)  # fmt: skip
+            job = numbers.get(line["name"])
+            out.append(
+                Event(middle, Kind.JOB_ACCOUNTED, "slurmdbd", job, line["nodes"] or None, detail=text, t_err_ns=half)
+            )
     return out
+
+
+def accounting_check(lines: Sequence[Line], records: Sequence[Record]) -> dict[str, Any]:
+    """sacct's last word on every ended job beside jobcomp's: {jobs, equal, differ: [JOB: WHAT ...]}.
+
+    Compared: state and end time, in whole seconds of unix time. A job that was requeued is compared by its last end.
+    """
+    told = {line["name"]: line for line in lines if line["what"] == "sacct"}
+    kept = {str(record.slurm_id): (record.state, record.end_ns // SECOND) for record in records}
+    differ = []
+    for name, ended in kept.items():
+        line = told.get(name)
+        said = (line["state"], line["end"]) if line else None
+        if said != ended:
+            differ.append(f"{name}: sacct {said}, jobcomp {ended}")
+    return {"jobs": len(kept), "equal": len(kept) - len(differ), "differ": differ}

@@ -17,14 +17,15 @@ from slurmtwin_e2e.kind.faults.kube import NodeDelete, NodeMark, NodePause, Node
 from slurmtwin_e2e.kind.faults.memory import GroupKill, JobMemory
 from slurmtwin_e2e.kind.faults.network import DnsOutage, NetworkCut, StaleWatch
 from slurmtwin_e2e.kind.faults.processes import ProcessFreeze, ProcessSignal
-from slurmtwin_e2e.kind.faults.services import ApiServer, ClockJump, ImagePull, JwtRotate
+from slurmtwin_e2e.kind.faults.services import ApiServer, ClockJump, ConfigChange, ImagePull, JwtRotate
 from slurmtwin_e2e.kind.faults.storage import DiskFill, VolumeLost
 
 PREPARE_NS: Final = 15 * SECOND
 """Look-ups begin so long before the planned time."""
 CLASSES: Final = (
     ProcessSignal, ProcessFreeze, JobMemory, GroupKill, PodDelete, NodePause, NodeStop, NodeDelete, NodeMark,
-    NetworkCut, DnsOutage, StaleWatch, ApiServer, ImagePull, JwtRotate, ClockJump, DiskFill, VolumeLost,
+    NetworkCut, DnsOutage, StaleWatch, ApiServer, ImagePull, JwtRotate, ConfigChange, ClockJump,
+    DiskFill, VolumeLost,
 )  # fmt: skip
 BY_KIND: Final[dict[str, type[Fault]]] = {kind: cls for cls in CLASSES for kind in cls.kinds}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import calendar
 import secrets
+import shlex
 import time
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ MANIFEST: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 KEPT: Final = "/etc/kubernetes/kube-apiserver.kept"
 SLOW_FLAG: Final = "/run/slurmtwin-slow"
 NO_IMAGE: Final = "registry.invalid/slurmtwin/pod:none"
+CONFIG_LIMIT_S: Final = 150.0
+"""The kubelet looks at mounted ConfigMaps each minute or a little later."""
 JWT_KEY: Final = "/run/slurm-keys/jwt_hs256.key"
 
 
@@ -178,6 +181,44 @@ class JwtRotate(Fault):
         """The old key again."""
         self.node, (self.pid, *_) = self.tools.daemon("slurmctld")
         self._set(self.tools.deployed.files["jwt_hs256.key"])
+
+
+class ConfigChange(Fault):
+    """Lines are put at the end of slurm.conf in its ConfigMap; the kubelet carries the file into the pods."""
+
+    kinds = ("config.change",)
+
+    def prepare(self) -> None:
+        """Read the file as it is, and find slurmctld's container."""
+        if not self.fault.lines:
+            raise InputError("config.change needs lines", hint="lines: ['SchedulerParameters=bf_interval=20']")
+        self.path = f"/api/v1/namespaces/{self.tools.deployed.namespace}/configmaps/slurm-config"
+        self.kept = str(self.tools.api.request("GET", self.path)["data"]["slurm.conf"])
+        pod = self.tools.pod("slurmctld")
+        self.node, self.file = pod.node, f"/proc/{self.tools.main_pid(pod)}/root/config/slurm.conf"
+
+    def _set(self, text: str) -> None:
+        self.tools.api.patch(self.path, {"data": {"slurm.conf": text}})
+
+    def inject(self) -> None:
+        """Change the ConfigMap."""
+        self._set(self.kept + "".join(f"{line}\n" for line in self.fault.lines))
+
+    def prove(self) -> str:
+        """The container's file has the last line, or the container that was there is no more."""
+        script = f"[[ -e {self.file} ]] || echo gone; grep -cxF {shlex.quote(self.fault.lines[-1])} {self.file}; true"
+
+        def seen() -> str:
+            said = self.tools.shell(self.node).run(script, check=False).text.split()
+            if said[:1] == ["gone"]:
+                return "the container that had the old file is gone"
+            return "the kubelet has put the new file" if said == ["1"] else ""
+
+        return until(seen, "the container's file is the old one", CONFIG_LIMIT_S, 0.25)
+
+    def clear(self) -> None:
+        """The old file again."""
+        self._set(self.kept)
 
 
 class ClockJump(Fault):

@@ -144,7 +144,10 @@ def controller(place: Place, scenario: Scenario) -> list[Object]:
     names = controllers_of(scenario)
     container = _container(place, "slurmctld", [], CTLD_PORT)
     container["volumeMounts"] = [*container["volumeMounts"], {"name": "state", "mountPath": STATE_DIR}]
-    container["env"] = _env(**_process_settings(scenario, "slurmctld", pods.slurmctld_process))
+    settings = _process_settings(scenario, "slurmctld", pods.slurmctld_process)
+    if pods.config_poll:
+        settings["CONFIG_POLL"] = f"{pods.config_poll / SECOND:g}"
+    container["env"] = _env(**settings)
     if pods.liveness is not None:
         container["livenessProbe"] = _probe(pods.liveness, scenario.slurm.version, CTLD_PORT)
     spec: Object = {

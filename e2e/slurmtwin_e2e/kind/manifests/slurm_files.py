@@ -56,7 +56,7 @@ REST_API: Final = {"22.05": "v0.0.38", "24.11": "v0.0.42", "26.05": "v0.0.44"}
 REST_PLUGIN: Final = {"22.05": "openapi/v0.0.38", "24.11": "openapi/slurmctld", "26.05": "openapi/slurmctld"}
 """What slurmrestd is told to load: it stops at a plugin that wants slurmdbd where there is none."""
 SERVES_PROBES: Final = ("26.05",)
-"""Versions whose slurmctld and slurmd serve /livez and /readyz on their main port."""
+"""Versions whose slurmctld and slurmd serve /livez and /readyz on their main port, and slurmctld /metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,8 @@ def slurm_conf(scenario: Scenario) -> str:
     forced = FORCED | AUTH[section.version]
     for name, word in MERGED.items():
         forced[name] = ",".join(filter(None, (_value(section.conf, name), word)))
+    if section.version in SERVES_PROBES:
+        forced["MetricsType"] = "metrics/openmetrics"
     if not _value(section.conf, "ClusterName"):
         forced["ClusterName"] = "twin"
     if not _value(section.conf, "MaxNodeCount"):
