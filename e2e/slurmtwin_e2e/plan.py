@@ -11,6 +11,7 @@ from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.jobs import JobRequest, parse_array
+from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import (
     DaemonFault,
     JobAction,
@@ -211,7 +212,7 @@ def fault_actions(scenario: Scenario, files: ClusterFiles) -> list[Action]:
         elif isinstance(fault, PartitionAction):
             pairs = [f"{key}={value}" for key, value in fault.set.items()]
             made = [_command(fault.at, "scontrol", "update", f"partitionname={fault.target}", *pairs)]
-        elif isinstance(fault, ClusterFault):
+        elif isinstance(fault, ClusterFault | OperatorStep):
             raise UnsupportedError(f"{fault.kind}: the slurm world has no Kubernetes", hint="--world kind")
         else:
             made = _reservation_actions(fault)

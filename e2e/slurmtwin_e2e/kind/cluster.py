@@ -65,8 +65,10 @@ class Cluster:
         return listed
 
     def not_running(self) -> list[str]:
-        """Pods whose containers are not all ready, as namespace/name: phase, and nodes that are not Ready."""
-        waiting = [f"node {node['metadata']['name']}" for node in self.items("nodes") if not is_ready(node)]
+        """Pods whose containers are not all ready, as namespace/name: phase; nodes not Ready or without a lease yet."""
+        leased = {lease["metadata"]["name"] for lease in self.items("leases", "-n", "kube-node-lease")}
+        nodes = [(node["metadata"]["name"], is_ready(node)) for node in self.items("nodes")]
+        waiting = [f"node {name}" for name, ready in nodes if not ready or name not in leased]
         for pod in self.items("pods", "-A"):
             statuses = pod["status"].get("containerStatuses", [])
             if pod["status"].get("phase") == "Succeeded" or (statuses and all(s["ready"] for s in statuses)):
