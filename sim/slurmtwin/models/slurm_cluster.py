@@ -78,6 +78,8 @@ class SlurmCluster:
         self.slurmdbd = Slurmdbd(self)
         hosts = conf.controller.hosts or ("slurmctld",)
         self.controllers = [Controller(self, name, index) for index, name in enumerate(hosts)]
+        self.on_serving: list[Callable[[], None]] = []
+        """Told that a controller began or ceased to answer (slurm_pods: what probes and containers notice)."""
         self._waiting: list[Message] = []
         self._ctld: Slurmctld | None = None
         self.last_ctld: Slurmctld | None = None
@@ -136,6 +138,8 @@ class SlurmCluster:
             waiting, self._waiting = self._waiting, []
             for message in waiting:
                 self._plan(message)
+        for told in self.on_serving:
+            told()
 
     def _standby_listens(self) -> bool:
         return any(c.standby and not c.frozen for c in self.controllers)

@@ -41,6 +41,8 @@ class ContainerCgroup:
     """Pages of memory-backed volumes that this container wrote."""
     peak: int = 0
     """memory.peak: most that it held at once."""
+    group_kill: bool = False
+    """Somebody kills all of it after any OOM kill in it: memory.oom.group as the recorded v1 clusters emulate it."""
     oom_kills: int = 0
     """memory.events oom_kill (v2), or the count in memory.oom_control (v1)."""
 
@@ -158,6 +160,7 @@ def _kill(pod: PodCgroup, among: tuple[ContainerCgroup, ...], limit: int, group:
         return None
     container = next(each for each in among if chosen in each.processes)
     container.note()
+    group = group or container.group_kill
     killed = tuple(p for p in container.processes if p.score_adj > UNKILLABLE_ADJ) if group else (chosen,)
     whole = any(process.main for process in killed) or (group and len(killed) == len(container.processes))
     container.oom_kills += len(killed)

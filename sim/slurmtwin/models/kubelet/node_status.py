@@ -71,7 +71,7 @@ class NodeReport:
             self._clock.call_at(self.status.next_after(self._clock.now_ns), self._compute)
 
     def now(self) -> None:
-        """The status is computed at once: its timer was overdue, or the kubelet asks for it."""
+        """The status is computed at once: its timer was overdue. What others wrote over it is seen by the next one."""
         self.status.begin_anew(self._clock.now_ns)
         self._compute(None)
 
@@ -84,6 +84,7 @@ class NodeReport:
         """Its renewals arrive again. A renewal that was overdue comes at once."""
         self.lease.begin_anew(self._clock.environment.now_ns)
         self._client.server.heartbeats.resume(self.name)
+        self._client.get(Node, self.name, self._seen)
 
     def _compute(self, _argument: object) -> None:
         self._armed = False
@@ -107,17 +108,18 @@ class NodeReport:
 
     def _sent(self, told: dict[str, str], answer: Any) -> None:
         if isinstance(answer, NotFoundError):
-            self._told = {}
-            self.begin()
+            self._told = {}  # a node that was deleted is registered again by the kubelet's next start alone
         elif isinstance(answer, ApiError):
             self.changed()
         else:
             self._told = told
 
-    def seen(self, node: Node) -> None:
-        """The object changed: a status that others wrote over (Ready Unknown) is put right at the next report."""
+    def _seen(self, answer: Any) -> None:
+        """The object after a silence: a status that others wrote over (Ready Unknown) is put right by the next one."""
+        if isinstance(answer, ApiError):
+            return
         for name, status in self._told.items():
-            there = node.status.conditions.get(name)
+            there = answer.status.conditions.get(name)
             if there is None or there.status != status:
                 self._told = {}
                 self.changed()

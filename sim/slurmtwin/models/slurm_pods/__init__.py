@@ -1,1 +1,1 @@
-"""Slurm's daemons as programs of containers (parts.py says what the world asks of them)."""
+"""Slurm's daemons as what runs in containers: started, stopped, killed and frozen with them."""

@@ -105,8 +105,8 @@ class BatchJob:
     """One run of one job (models/slurmd/parts.py Work). A requeued job gets a new one."""
 
     __slots__ = (
-        "_began_ns", "_burst", "_call", "_host", "_left_ns", "_side", "array_task", "exit_code", "live", "nodes",
-        "request", "signal", "slurm_id", "start_s", "started", "stopped", "unheard",
+        "_began_ns", "_burst", "_call", "_host", "_left_ns", "_side", "array_task", "exit_code", "host_bit", "live",
+        "nodes", "request", "signal", "slurm_id", "start_s", "started", "stopped", "unheard",
     )  # fmt: skip
 
     def __init__(self, side: NodeSide, job: Job, batch_host: str, batch_bit: int, stepds: int) -> None:
@@ -117,6 +117,7 @@ class BatchJob:
         self.slurm_id = job.slurm_id
         self.start_s = job.start_s
         self.nodes = stepds | batch_bit
+        self.host_bit = batch_bit
         self.started = False
         self.stopped = False
         """Every process has SIGSTOP."""
@@ -226,6 +227,15 @@ class BatchJob:
         self._cancel()
         self.signal = signal
         self._ended(detail_text(exit_code=0, signal=signal))
+        self._call = self._side.env.call_in(self._notice_ns(), self._report)
+
+    def end_with(self, exit_code: int) -> None:
+        """The script ends before its time with that code: a command of it failed, or was killed."""
+        if not self.live or not self.started:
+            return
+        self._cancel()
+        self.exit_code = exit_code
+        self._ended(detail_text(exit_code=exit_code))
         self._call = self._side.env.call_in(self._notice_ns(), self._report)
 
     def stop(self) -> None:

@@ -58,6 +58,9 @@ class NodeDaemons:
         """Stopped by SIGSTOP: connections are taken by the kernel, nothing answers."""
         self.moved = 0
         """The slurmd answers, but at an address that slurmctld does not know (slurm.md 4.2 "Address cache")."""
+        self.on_take: Callable[[Work], None] | None = None
+        """Told each run that begins, before it runs, and by on_drop each that is over (slurm_pods: memory)."""
+        self.on_drop: Callable[[Work], None] | None = None
         self.programs_act = True
         """False: SuspendProgram and ResumeProgram do nothing; the scenario's faults stop and start slurmds."""
         self._starting: dict[int, int] = {}
@@ -142,9 +145,13 @@ class NodeDaemons:
         if before is not None:
             self._forgotten.append(before)
         self.works[work.slurm_id] = work
+        if self.on_take is not None:
+            self.on_take(work)
 
     def drop(self, work: Work) -> None:
         """A run is over and reported, or killed."""
+        if self.on_drop is not None:
+            self.on_drop(work)
         if self.works.get(work.slurm_id) is work:
             del self.works[work.slurm_id]
         elif work in self._forgotten:

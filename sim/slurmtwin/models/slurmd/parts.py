@@ -23,6 +23,8 @@ class Work(Protocol):
     """time(NULL) when slurmctld started this run: tells a requeued job's runs apart."""
     nodes: int
     """Bitmap of the nodes with a live slurmstepd: the batch host, every node under PrologFlags=Contain."""
+    host_bit: int
+    """The batch host: where the script runs."""
 
     def lost(self, nodes: int) -> None:
         """The containers of these nodes died with every process in them: nobody reports anything."""

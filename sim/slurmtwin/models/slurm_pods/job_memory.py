@@ -1,0 +1,100 @@
+"""A job's processes in a container's memory, and how a job outgrows it (fault kinds memory.hog and memory.fill).
+
+The growing process is a child of the script, as in the recorded runs: when the kernel takes it, the script ends with
+its exit code (137). Pages that a job writes into a memory-backed volume belong to the volume.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.models.kubelet.container_memory import Process
+from slurmtwin.models.kubelet.program import SIGKILL_CODE
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.environment import Call
+    from slurmtwin.models.kubelet.program import Place
+    from slurmtwin.models.slurm_pods.settings import DaemonPods
+    from slurmtwin.models.slurmd.batch_job import BatchJob
+
+
+class JobMemory:
+    """One job on its batch host."""
+
+    def __init__(self, work: BatchJob, stepd: Process, script: Process, place: Place, settings: DaemonPods) -> None:
+        self.work = work
+        self.stepd = stepd
+        self.script = script
+        self.child: Process | None = None
+        """The process that grows."""
+        self._place = place
+        self._settings = settings
+        self._call: Call | None = None
+
+    def hog(self) -> None:
+        """A child grows without end: until a limit is met, in one go to that moment."""
+        if self.child is not None:
+            return
+        self.child = Process(self.script.owner, 0, self.script.score_adj)
+        self._place.cgroup.processes.append(self.child)
+        free = max(0, self._limit() - self._place.cgroup.used)
+        steps = free // self._settings.hog_step + 1
+        if self._limit():
+            grown = steps * self._settings.hog_step
+            self._call = self._place.clock.call_in(steps * self._settings.hog_pause_ns, self._grown, grown)
+
+    def _limit(self) -> int:
+        return self._place.cgroup.limit
+
+    def _grown(self, size: int) -> None:
+        self._call = None
+        if self.child is not None:
+            self.child.memory = size
+            self._place.memory_changed()
+
+    def fill(self, size: int) -> None:
+        """The job writes so many bytes into the pod's memory-backed volume, at the speed of memory.
+
+        It stops where the volume is full, or is still writing when the kernel acts: what the first victim frees is
+        filled as well.
+        """
+        cgroup = self._place.cgroup
+        limit = self._limit()
+        free = max(0, limit - cgroup.used) if limit else size
+        reached = min(size, free + 1)
+        takes_ns = reached * SECOND // self._settings.fill_bytes_per_s
+        self._call = self._place.clock.call_in(takes_ns, self._filled, size)
+
+    def _filled(self, size: int) -> None:
+        self._call = None
+        cgroup = self._place.cgroup
+        limit = self._limit()
+        free = max(0, limit - cgroup.used) if limit else size
+        if free >= size:
+            cgroup.volume_pages += size
+        else:
+            cgroup.volume_pages += free + min(size - free, self._settings.slurmd_memory)
+        self._place.memory_changed()
+
+    def process_killed(self, process: Process) -> None:
+        """SIGKILL to its child: the script ends with 137. To the script itself: it ends by the signal."""
+        self.stop()
+        if process is self.child:
+            self.child = None
+            self.work.end_with(SIGKILL_CODE)
+        else:
+            self.work.raise_signal(9)
+
+    def stop(self) -> None:
+        """Nothing grows any more."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def leave(self) -> None:
+        """The processes are gone from the account."""
+        self.stop()
+        gone = (self.stepd, self.script, self.child)
+        processes = self._place.cgroup.processes
+        processes[:] = [process for process in processes if process not in gone]

@@ -1,0 +1,102 @@
+"""Which program runs in which container of a Slurm cluster in pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, cast
+
+from slurmtwin.contract.errors import InputError
+from slurmtwin.models.kubelet.program import Program, Service
+from slurmtwin.models.slurm_pods.slurmctld_program import SlurmctldProgram
+from slurmtwin.models.slurm_pods.slurmd_program import SlurmdProgram
+
+if TYPE_CHECKING:
+    from slurmtwin.models.api_server.objects import Container, Pod
+    from slurmtwin.models.controller import Controller
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurm_pods.settings import DaemonPods
+    from slurmtwin.models.slurmd.parts import Work
+
+
+class SlurmPrograms:
+    """Makes the programs of one cluster's pods and knows those that run.
+
+    A container named slurmctld or slurmd is that daemon; its env `process` says main or supervised. A slurmd's Slurm
+    node has its pod's name; a slurmctld's host is its pod's name, or the only one.
+    """
+
+    def __init__(
+        self, cluster: SlurmCluster, settings: DaemonPods,
+        other: Callable[[Pod, Container], Program] = lambda pod, container: Service(),  # noqa: ARG005
+    ) -> None:  # fmt: skip
+        self._cluster = cluster
+        self._settings = settings
+        self._other = other
+        self.slurmds: dict[int, SlurmdProgram] = {}
+        """Node index -> the slurmd whose container runs."""
+        self.slurmctlds: dict[int, SlurmctldProgram] = {}
+        """Controller index -> the same."""
+        cluster.on_serving.append(self._serving_changed)
+        cluster.slurmds.on_take = self._job_began
+        cluster.slurmds.on_drop = self._job_over
+
+    def __call__(self, pod: Pod, container: Container) -> Program:
+        """The program of a container that starts now."""
+        process = cast('Literal["main", "supervised"]', container.env.get("process", "main"))
+        if container.name == "slurmd":
+            index = self._node(pod)
+            slurmd = SlurmdProgram(self._cluster, index, self._settings, process, self._slurmd_gone)
+            self.slurmds[index] = slurmd
+            return slurmd
+        if container.name == "slurmctld":
+            controller = self._controller(pod)
+            slurmctld = SlurmctldProgram(controller, self._settings, process)
+            self.slurmctlds[controller.index] = slurmctld
+            return slurmctld
+        return self._other(pod, container)
+
+    def _node(self, pod: Pod) -> int:
+        for index, conf in enumerate(self._cluster.node_confs):
+            if conf.name == pod.meta.name:
+                return index
+        raise InputError(f"pod {pod.meta.name} runs slurmd, but no Slurm node has its name")
+
+    def _controller(self, pod: Pod) -> Controller:
+        controllers = self._cluster.controllers
+        named = [c for c in controllers if c.name in (pod.meta.name, pod.spec.hostname)]
+        return (named or controllers)[0]
+
+    def _slurmd_gone(self, program: SlurmdProgram) -> None:
+        if self.slurmds.get(program.index) is program:
+            del self.slurmds[program.index]
+
+    def _serving_changed(self) -> None:
+        for program in list(self.slurmctlds.values()):
+            program.serving_changed()
+
+    # jobs
+
+    def _job_began(self, work: Work) -> None:
+        program = self._batch_host(work)
+        if program is not None:
+            program.job_began(work)  # type: ignore[arg-type]
+
+    def _job_over(self, work: Work) -> None:
+        program = self._batch_host(work)
+        if program is not None:
+            program.job_over(work)  # type: ignore[arg-type]
+
+    def _batch_host(self, work: Work) -> SlurmdProgram | None:
+        return self.slurmds.get(work.host_bit.bit_length() - 1)
+
+    def hog(self, slurm_id: int) -> None:
+        """A process of that job outgrows its container."""
+        for program in self.slurmds.values():
+            if slurm_id in program.jobs:
+                program.jobs[slurm_id].hog()
+
+    def fill(self, slurm_id: int, size: int) -> None:
+        """That job fills the memory-backed volume of its pod."""
+        for program in self.slurmds.values():
+            if slurm_id in program.jobs:
+                program.jobs[slurm_id].fill(size)

@@ -1,0 +1,56 @@
+"""What Slurm's daemons in containers take and weigh. Times are draws in nanoseconds, sizes bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.quantity import MIB
+
+Draw = Callable[[], int]
+
+STEPD_ADJ_PRIVILEGED: Final = -999
+"""slurmstepd's oom_score_adj since 25.11, where it may lower it (slurm.md 7); -1000 before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonPods:
+    """Settings of all Slurm pods of one cluster.
+
+    Sizes are resident memory of the daemons in the recorded pods (docs/surprises.md X63: slurmd 4 MB); they decide who
+    is killed only where a limit is of their own order.
+    """
+
+    slurmctld_begin: Draw = lambda: 0
+    """Container runs -> slurmctld is executed (its entry script)."""
+    slurmd_begin: Draw = lambda: 60 * MS
+    """The same of slurmd."""
+    stop: Draw = lambda: 250 * MS
+    """A daemon has logged its end -> its process is gone (recorded in x3: 0.3 to 0.5 s)."""
+    config_retry_ns: int = 10 * SECOND
+    """slurmd -Z without an answer asks for its configuration again after so long (recorded in x16)."""
+    config_attempt: Draw = lambda: 2 * SECOND
+    """One such attempt (names that do not resolve yet take their own seconds)."""
+    supervisor_look: Draw = lambda: SECOND
+    """supervisord: a process has ended -> it is started again. A draw up to its 1 s round (supervisord 4.2)."""
+    supervisor_start_ns: int = SECOND
+    """startsecs: a process that ends sooner counts as a failed start."""
+    supervisor_retries: int = 3
+    """startretries: then it stays down (FATAL). The n-th retry waits n s."""
+    slurmd_memory: int = 5 * MIB
+    slurmctld_memory: int = 12 * MIB
+    supervisor_memory: int = 22 * MIB
+    stepd_memory: int = 4 * MIB
+    script_memory: int = 3 * MIB
+    start_peak: Draw = lambda: 0
+    """What a container's start needs beyond that, for a moment (runc's init runs in the container's cgroup)."""
+    privileged: bool = False
+    """Containers may lower oom_score_adj (CAP_SYS_RESOURCE): slurmstepd is then as good as unkillable."""
+    hog_step: int = 4 * MIB
+    hog_pause_ns: int = 25 * MS
+    """A job that outgrows its limit grows by a step each pause (the recorded job: 4 MiB, 20 ms and the pages' own
+    time)."""
+    fill_bytes_per_s: int = 700 * MIB
+    """How fast a job writes into a memory-backed volume."""

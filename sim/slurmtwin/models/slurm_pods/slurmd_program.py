@@ -1,0 +1,135 @@
+"""slurmd in a container: with it live and die the steps of its node (slurm.md 4.6, 7, 12 S1).
+
+As main process its end is the container's: every slurmstepd and task dies with it. Under supervisord it comes back
+beside them. A machine that stands still holds the tasks too; SIGSTOP to slurmd holds slurmd alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from slurmtwin.models.kubelet.container_memory import Process
+from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram, ProcessModel
+from slurmtwin.models.slurm_pods.job_memory import JobMemory
+from slurmtwin.models.slurm_pods.settings import STEPD_ADJ_PRIVILEGED, DaemonPods
+
+if TYPE_CHECKING:
+    from slurmtwin.models.kubelet.program import Place
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmd.batch_job import BatchJob
+
+
+class SlurmdProgram(DaemonProgram):
+    """slurmd of one Slurm node."""
+
+    role = "slurmd"
+
+    def __init__(
+        self, cluster: SlurmCluster, index: int, settings: DaemonPods, process: ProcessModel,
+        gone: Callable[[SlurmdProgram], None] = lambda program: None,  # noqa: ARG005
+    ) -> None:  # fmt: skip
+        super().__init__(settings, process)
+        self._cluster = cluster
+        self._gone_told = gone
+        self.index = index
+        self.bit = 1 << index
+        self.jobs: dict[int, JobMemory] = {}
+        """By Slurm job id: what runs here."""
+        self._held: list[BatchJob] = []
+        """Jobs that stand still with the machine."""
+        self.new_address = False
+
+    def _memory(self) -> int:
+        return self.settings.slurmd_memory
+
+    def _begin_ns(self) -> int:
+        return self.settings.slurmd_begin()
+
+    def start(self, place: Place) -> None:
+        """The container runs: its address and its machine are what slurmctld will be told."""
+        self.new_address = place.new_address
+        super().start(place)
+
+    def _execute(self) -> None:
+        """slurmd -Z: without a controller it asks for its configuration again and again."""
+        place = self.place
+        assert place is not None
+        if self._cluster.ctld is None:
+            wait_ns = self.settings.config_attempt() + self.settings.config_retry_ns
+            self._call = place.clock.call_in(wait_ns, self._ask_again)
+            return
+        self._cluster.slurmds.start(self.bit, new_address=self.new_address)
+        place.health_changed()
+
+    def _ask_again(self, _argument: object) -> None:
+        self._call = None
+        self._execute()
+
+    def _end_daemon(self, clean: bool) -> None:
+        self._cluster.slurmds.stop(self.bit, crashed=not clean)
+
+    def _stand_still(self, still: bool) -> None:
+        if still:
+            self._cluster.slurmds.freeze(self.bit)
+        else:
+            self._cluster.slurmds.thaw(self.bit)
+
+    def _everything_dies(self) -> None:
+        for job in list(self.jobs.values()):
+            job.stop()
+        self.jobs.clear()
+        self._held.clear()
+        self._cluster.slurmds.kill_group(self.bit)
+        self._gone_told(self)
+
+    def _serves(self) -> bool:
+        slurmds = self._cluster.slurmds
+        return not slurmds.dead & self.bit
+
+    # the machine
+
+    def freeze(self) -> None:
+        """The machine is paused: slurmd, its slurmstepds and every task."""
+        for job in self.jobs.values():
+            if not job.work.stopped:
+                job.work.stop()
+                self._held.append(job.work)
+        super().freeze()
+
+    def thaw(self) -> None:
+        """The machine goes on."""
+        held, self._held = self._held, []
+        for work in held:
+            work.go_on()
+        super().thaw()
+
+    # jobs
+
+    def job_began(self, work: BatchJob) -> None:
+        """slurmd has a batch job: its slurmstepd and its script take memory here."""
+        place = self.place
+        if place is None:
+            return
+        settings = self.settings
+        adj = STEPD_ADJ_PRIVILEGED if settings.privileged else place.cgroup.score_adj
+        stepd = Process(f"slurmstepd {work.slurm_id}", settings.stepd_memory, adj)
+        script = Process(f"job {work.slurm_id}", settings.script_memory, 0)
+        place.cgroup.processes += [stepd, script]
+        self.jobs[work.slurm_id] = JobMemory(work, stepd, script, place, settings)
+        place.memory_changed()
+
+    def job_over(self, work: BatchJob) -> None:
+        """Its processes are gone."""
+        job = self.jobs.get(work.slurm_id)
+        if job is not None and job.work is work:
+            job.leave()
+            del self.jobs[work.slurm_id]
+
+    def process_killed(self, process: Process) -> None:
+        """The kernel chose slurmd (under supervisord), a slurmstepd, or a job's process."""
+        super().process_killed(process)
+        for job in list(self.jobs.values()):
+            if process is job.script or process is job.child:
+                job.process_killed(process)
+                return

@@ -1,0 +1,61 @@
+"""supervisord as the container's main process: it starts a daemon again inside the container (process model 2 of X62).
+
+States of supervisor/process.py 4.2 with autorestart=unexpected, exitcodes=0: an end with code 0 is final, an end by a
+signal or another code is followed by a start in the next round; a start that lasts less than startsecs is retried after
+1, 2, 3 s, then given up (FATAL).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from slurmtwin.contract.clock import SECOND
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.engine.environment import Call
+    from slurmtwin.models.slurm_pods.settings import DaemonPods
+
+
+class Supervisor:
+    """One program under supervisord."""
+
+    def __init__(self, clock: Clock, settings: DaemonPods, start: Callable[[], None]) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._start = start
+        self._began_ns = clock.now_ns
+        self._failures = 0
+        self.fatal = False
+        self._next: Call | None = None
+
+    def started(self) -> None:
+        """The daemon was executed."""
+        self._began_ns = self._clock.now_ns
+
+    def ended(self, expected: bool) -> None:
+        """The daemon's process is gone; expected: with exit code 0."""
+        settings = self._settings
+        if self._clock.now_ns - self._began_ns >= settings.supervisor_start_ns:
+            self._failures = 0
+            if expected:
+                return
+            wait_ns = settings.supervisor_look()
+        else:
+            self._failures += 1
+            if self._failures > settings.supervisor_retries:
+                self.fatal = True
+                return
+            wait_ns = self._failures * SECOND
+        self._next = self._clock.call_in(wait_ns, self._again)
+
+    def _again(self, _argument: object) -> None:
+        self._next = None
+        self._start()
+
+    def stop(self) -> None:
+        """supervisord itself ends: nothing is started any more."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
