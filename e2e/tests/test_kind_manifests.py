@@ -139,3 +139,10 @@ def test_a_batch_runs_node_faults_alone_and_makes_only_what_is_missing(tmp_path:
     assert len(wanted) == 7
     made = [[(one.scenario.name, one.repetition) for one in group] for group in batch.groups(wanted, 2)]
     assert made == [[("b", 1)], [("c", 1), ("d", 1)], [("b", 2)], [("a", 2), ("c", 2)], [("d", 2)]]
+
+
+def test_slurmdbd_runs_on_the_host_that_its_file_names() -> None:
+    """It ends at once where its host is not called as DbdHost."""
+    config, _, app = objects.database(PLACE, scenario())
+    host = app["spec"]["template"]["spec"]["hostname"]
+    assert f"DbdHost={host}\n" in config["data"]["slurmdbd.conf"]

@@ -22,8 +22,8 @@ KUBELET_PATCH: Final = "kubeletconfiguration+merge.json"
 CONTROL_PLANE_BYTES: Final = 600 * 2**20
 WORKER_BYTES: Final = 170 * 2**20
 """Memory of an idle control plane and worker; measured figures are in docs/kind.md."""
-NODE_DISK_BYTES: Final = 1300 * 2**20
-"""What one node's volume takes when it starts: the content store is copied, then images are unpacked."""
+NODE_DISK_BYTES: Final = 400 * 2**20
+"""What one node's volume takes with Slurm's image in it; the cluster's own images lie in the node image."""
 POD_RANGE_BITS: Final = 24
 KIND_EVICTION: Final = {"imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
 """kind's own: no eviction for disk."""

@@ -271,6 +271,7 @@ def database(place: Place, scenario: Scenario) -> list[Object]:
         "volumes": [{**v, "configMap": {"name": "slurmdbd-config"}} if v["name"] == "config" else v
                     for v in _volumes(place)],
         "containers": [container], "enableServiceLinks": False,
+        "hostname": "slurmdbd",  # slurmdbd ends at once where its host is not called as DbdHost
     }  # fmt: skip
     return [
         _config_map(place, "slurmdbd-config", {"slurmdbd.conf": slurmdbd_conf(scenario.slurm.version)}),
