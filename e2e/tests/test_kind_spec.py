@@ -15,7 +15,7 @@ from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster, NodeGroup,
 from slurmtwin_e2e.kind import spec
 from slurmtwin_e2e.kind.host import Capacity
 
-HOST = Capacity(cpus=2, memory=24 * 2**30, memory_free=20 * 2**30, disk_free=60 * 2**30, cgroup=1)
+HOST = Capacity(cpus=2, memory=24 * 2**30, memory_free=20 * 2**30, disk_free=20 * 2**30, cgroup=1)
 
 
 def config(cluster: KubernetesCluster, *, rootless_kubelet: bool = False) -> dict[str, Any]:
