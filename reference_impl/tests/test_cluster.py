@@ -20,23 +20,26 @@ from slurmtwin_operator.core.actions import (
     SetFinalizer,
     Why,
 )
+from slurmtwin_operator.core.manifests import worker_pod
 from slurmtwin_operator.core.observed import (
     Applied,
     ClusterObserved,
     Controller,
     Identity,
     NodeSetFact,
+    NodeSetObserved,
     Policy,
     Slurm,
     SlurmJob,
 )
 from slurmtwin_operator.core.slurm_conf import kept_partitions, render
-from slurmtwin_operator.core.spec import ClusterSpec
+from slurmtwin_operator.core.spec import ClusterSpec, NodeSetSpec
 from slurmtwin_operator.testing.control_plane import ControlPlane
 from slurmtwin_operator.testing.kube import FakeKube
 from slurmtwin_operator.testing.slurm import SECOND
 
 ME = Identity("ns", "c", "uid")
+NODE_SET = NodeSetObserved(Identity("ns", "w", "uid"), NodeSetSpec(cluster="c", image="i"))
 
 
 def observed(**spec: Any) -> ClusterObserved:
@@ -253,3 +256,18 @@ def test_old_releases_share_a_munge_key_and_are_probed_by_port() -> None:
     for version, by in (("22.05", "tcpSocket"), ("24.11", "tcpSocket"), ("26.05", "httpGet")):
         pod = manifests(plan(observed(version=version), Memory(), 0).actions)[("StatefulSet", "c-ctld")]
         assert by in pod["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]
+
+
+def test_logs_are_kept_on_a_claim_where_one_is_named() -> None:
+    """Each pod has a folder of its own on it, and slurmctld writes files there; without it they go with their pod."""
+    kept = manifests(plan(observed(log_claim="logs"), Memory(), 0).actions)
+    plain = manifests(plan(observed(), Memory(), 0).actions)
+    pod = kept[("StatefulSet", "c-ctld")]["spec"]["template"]["spec"]
+    assert {"name": "logs", "persistentVolumeClaim": {"claimName": "logs"}} in pod["volumes"]
+    (mount,) = [m for m in pod["containers"][0]["volumeMounts"] if m["mountPath"] == "/var/log/slurm"]
+    assert mount["subPathExpr"] == "$(POD_NAME)"
+    assert "JobCompLoc=/var/log/slurm/jobcomp.log" in kept[("ConfigMap", "c-conf")]["data"]["slurm.conf"]
+    assert "JobComp" not in plain[("ConfigMap", "c-conf")]["data"]["slurm.conf"]
+    worker = json.loads(worker_pod(replace(NODE_SET, log_claim="logs"), "0"))["spec"]
+    assert mount in worker["containers"][0]["volumeMounts"]
+    assert [v["name"] for v in worker["volumes"]] == ["secrets", "logs"]

@@ -10,11 +10,14 @@ from slurmtwin_operator.core.manifests import (
     CTLD_PORT,
     DBD_PORT,
     GROUP,
+    LOG_DIR,
+    LOG_MOUNT,
     POD_NAME,
     REST_PORT,
     SECRETS_MOUNT,
     apply,
     delete,
+    log_volume,
     probe,
     shared_key_volume,
 )  # fmt: skip
@@ -28,7 +31,7 @@ CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """What the entry point needs to hand files to the user slurm before the daemon drops to it."""
 WRITABLE: Final = {
     "run": "/run", "tmp": "/tmp",  # noqa: S108  the pod's own
-    "etc": "/etc/slurm", "log": "/var/log/slurm", "spool": "/var/spool/slurmd",
+    "etc": "/etc/slurm", "log": LOG_DIR, "spool": "/var/spool/slurmd",
 }  # fmt: skip
 """Empty directories over the read-only root."""
 REST_PLUGINS: Final = {"22.05": "openapi/v0.0.38", "24.11": "openapi/slurmctld", "26.05": "slurmctld"}
@@ -62,7 +65,9 @@ def _service(o: ClusterObserved, part: str, port: int, extra: dict[str, str], **
 
 def _pod(o: ClusterObserved, part: str, container: dict[str, Any], volumes: list[dict[str, Any]]) -> dict[str, Any]:
     """A pod template of the control plane: read-only root, few capabilities, no way to more."""
-    written = [{"name": name, "mountPath": path} for name, path in WRITABLE.items()]
+    kept = log_volume(o.spec.log_claim)
+    empty = {name: path for name, path in WRITABLE.items() if name != "log" or not kept}
+    written = [{"name": name, "mountPath": path} for name, path in empty.items()] + ([LOG_MOUNT] if kept else [])
     container = {
         "name": part, "image": o.spec.image, "imagePullPolicy": "IfNotPresent", "env": [POD_NAME],
         "securityContext": {
@@ -78,7 +83,7 @@ def _pod(o: ClusterObserved, part: str, container: dict[str, Any], volumes: list
         "spec": {
             "containers": [container], "automountServiceAccountToken": False, "enableServiceLinks": False,
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "volumes": [*volumes, *({"name": name, "emptyDir": {}} for name in WRITABLE)],
+            "volumes": [*volumes, *kept, *({"name": name, "emptyDir": {}} for name in empty)],
         },
     }  # fmt: skip
 

@@ -157,12 +157,13 @@ def pod_spec(o: NodeSetObserved) -> dict[str, Any]:
         "readinessProbe": probe(version, "/readyz", SLURMD_PORT, 3),
         "livenessProbe": probe(version, "/livez", SLURMD_PORT, 6),
         "startupProbe": probe(version, "/livez", SLURMD_PORT, START_FAILURES), "securityContext": context,
-        "volumeMounts": [*_mounts(spec), SECRETS_MOUNT],
+        "volumeMounts": [*_mounts(spec), SECRETS_MOUNT, *([LOG_MOUNT] if o.log_claim else [])],
     }  # fmt: skip
     if switches.prestop != "none":
         slurmd["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _prestop(switches.prestop)]}}}
     return {
-        "containers": [slurmd], "volumes": [*_volumes(spec), shared_key_volume(spec.cluster, version)],
+        "containers": [slurmd],
+        "volumes": [*_volumes(spec), shared_key_volume(spec.cluster, version), *log_volume(o.log_claim)],
         "nodeSelector": dict(spec.node_selector), "tolerations": _tolerations(spec, o.unreachable_s),
         "terminationGracePeriodSeconds": spec.grace_s, "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -184,7 +185,15 @@ SERVES_PROBES: Final = "25.11"
 POD_NAME: Final = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
 SECRETS_MOUNT: Final = {"name": "secrets", "mountPath": "/secrets", "readOnly": True}
 """Where the image's entry point finds keys; /config is where it finds slurm.conf (e2e/slurm_images/files/pod)."""
+LOG_DIR: Final = "/var/log/slurm"
+LOG_MOUNT: Final = {"name": "logs", "mountPath": LOG_DIR, "subPathExpr": "$(POD_NAME)"}
+"""A folder of its own for each pod name: logs outlive pods."""
 JWT_KEY: Final = "jwt_hs256.key"
+
+
+def log_volume(claim: str | None) -> list[dict[str, Any]]:
+    """The claim that logs are kept on, where there is one."""
+    return [{"name": "logs", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
 
 
 def shared_key(version: str) -> str:

@@ -190,6 +190,8 @@ class NodeSetObserved:
     unreachable_s: int = 300
     version: str = "26.05"
     """Slurm release, and tolerance of unreachable machines: those of its Cluster."""
+    log_claim: str = ""
+    """The Cluster's claim for logs; empty: logs go with their pod."""
 
 
 @dataclass(frozen=True, slots=True)

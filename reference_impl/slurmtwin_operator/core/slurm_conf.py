@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from slurmtwin_operator.core.manifests import CTLD_PORT, DBD_PORT, JWT_KEY, SLURMD_PORT, shared_key
+from slurmtwin_operator.core.manifests import CTLD_PORT, DBD_PORT, JWT_KEY, LOG_DIR, SLURMD_PORT, shared_key
 from slurmtwin_operator.core.observed import ClusterObserved, NodeSetFact
 
 DEFAULTS: Final = {
@@ -59,6 +59,9 @@ def _settings(o: ClusterObserved) -> list[tuple[str, str]]:
     if o.spec.accounting is not None:
         fixed += [("AccountingStorageType", "accounting_storage/slurmdbd"),
                   ("AccountingStorageHost", f"{o.me.name}-dbd"), ("AccountingStoragePort", str(DBD_PORT))]  # fmt: skip
+    if o.spec.log_claim is not None:
+        fixed += [("SlurmctldLogFile", f"{LOG_DIR}/slurmctld.log"), ("SlurmdLogFile", f"{LOG_DIR}/slurmd.log"),
+                  ("JobCompType", "jobcomp/filetxt"), ("JobCompLoc", f"{LOG_DIR}/jobcomp.log")]  # fmt: skip
     return _ordered(pairs, o) + fixed
 
 

@@ -181,6 +181,9 @@ class ClusterSpec(Spec):
     switches: Switches = Switches()
     state_size: Quantity = Field("4Gi", description="size of StateSaveLocation")
     state_class: LabelValue = Field("", description="storage class of StateSaveLocation; empty: the default class")
+    log_claim: Name | None = Field(
+        None, description="a claim (ReadWriteMany) on which all daemons keep their logs, and slurmctld job completions"
+    )
     rest_replicas: Annotated[int, Field(ge=1, le=8)] = 1
     accounting: Accounting | None = None
     worker_unreachable_s: Annotated[int, Field(ge=0, le=86_400)] = Field(

@@ -139,7 +139,7 @@ class Observer:
             o.identity(item), spec, switches, self._policy, tuple(o.pod(p, key.name) for p in pods),
             self._machines(spec, pods, switches), answer.slurm, tuple(o.applied(b) for b in beside),
             o.conditions(item), (), cluster.worker_unreachable_s if cluster else 300,
-            cluster.version if cluster else "26.05",
+            cluster.version if cluster else "26.05", (cluster.log_claim or "") if cluster else "",
         )  # fmt: skip
         return View(observed, rest)
 
