@@ -37,6 +37,8 @@ class Controller:
         self.ctld: Slurmctld | None = None
         """The controller's tables while this host is in charge."""
         self.frozen = False
+        self.owner: object | None = None
+        """Whose process it is, where several machines may run one under this name (slurm_pods)."""
         self.watch: BackupWatch | None = None
 
     @property
@@ -90,6 +92,17 @@ class Controller:
         self._end_process()
         self._emit(Kind.SLURMCTLD_CRASHED)
         self.cluster.serving_changed()
+
+    def displace(self, owner: object) -> None:
+        """Another machine starts a process under this name while the old one stands still where nobody reaches it.
+
+        Nothing is saved, and nobody is told: whoever asks for the name meets the new process.
+        """
+        if self.clock is not None:
+            if self.ctld is not None:
+                self._end_service(save=False)
+            self._end_process()
+        self.owner = owner
 
     def _end_process(self) -> None:
         assert self.clock is not None

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from slurmtwin.contract.jobs import JobRequest
     from slurmtwin.contract.scenario import Fault
     from slurmtwin.models.slurmctld.attempt_trace import AttemptTrace
-    from slurmtwin.models.slurmctld.host_costs import HostCosts
+    from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
 STALL_NS: Final = 30 * DAY
@@ -93,26 +93,39 @@ class TwinWorld:
     ) -> None:
         self._scenario = scenario
         self._times = options.times
-        costs, self.costs_origin = load_host_costs(conf.version)
-        if scenario.host.factor == 1 and not self._times.submit_ns:
-            costs = costs.on_many_machines()  # nothing says that it stands beside a run on one machine
-        self.costs = (options.costs or costs).scaled(scenario.host.factor)
-        start_ns = min(0, self._times.slurmctld_ns - self.costs.slurmctld_start_ns, self._times.slurmd_ns)
-        self.env = Environment(start_ns=start_ns, tie_seed=options.tie_seed)
-        self.sink = sink
         streams = RandomStreams(options.seed, options.replication)
-        self._assembly = Assembly(streams, options.watch)
+        self._assembly = self._assemble(streams, options)
+        costs, self.costs_origin = load_host_costs(conf.version)
+        self.costs = (options.costs or self._own_costs(costs)).scaled(scenario.host.factor)
+        self.env = Environment(start_ns=self._begin_ns(), tie_seed=options.tie_seed)
+        self.sink = sink
         self.cluster = SlurmCluster(self.env, conf, sink, self.costs, self._times.epoch_ns, self._assembly)
         self.cluster.slurmds.programs_act = scenario.slurm.conf.get("ResumeProgram") not in _NO_PROGRAMS
         self.feed = JobFeed(self.cluster, iter(jobs), self._times)
         self.feed.on_change = self._maybe_over
         side = self._assembly.side(self.cluster)
         side.job_over = self.feed.job_over
-        if scenario.host.noise:
-            side.noise = load_host_noise(conf.version, scenario.host.factor, streams)
+        side.noise = self._noise(streams)
         self._faults_left = len(scenario.faults)
         self._stopping = False
         self._moved_ns = 0
+
+    # what a world of pods has otherwise
+
+    def _assemble(self, streams: RandomStreams, options: TwinOptions) -> Assembly:
+        return Assembly(streams, options.watch)
+
+    def _own_costs(self, costs: HostCosts) -> HostCosts:
+        if self._scenario.host.factor == 1 and not self._times.submit_ns:
+            return costs.on_many_machines()  # nothing says that it stands beside a run on one machine
+        return costs
+
+    def _begin_ns(self) -> int:
+        return min(0, self._times.slurmctld_ns - self.costs.slurmctld_start_ns, self._times.slurmd_ns)
+
+    def _noise(self, streams: RandomStreams) -> HostNoise | None:
+        host = self._scenario.host
+        return load_host_noise(self._scenario.slurm.version, host.factor, streams) if host.noise else None
 
     def start(self) -> None:
         """Plan daemons, users and faults."""
@@ -221,18 +234,20 @@ def run_scenario(
     """
     options = options or TwinOptions()
     base = Path(base_dir)
-    _refuse_pods(scenario)
+    refused = not_modelled(scenario)
+    if refused:
+        raise UnsupportedError(f"{refused}: the twin does not model it", hint="--world kind runs it for real")
     conf, _warnings = cluster_conf(scenario, base)
     stream = resolve(scenario, base, options.seed) if jobs is None else None
     requests: Iterable[JobRequest] = stream if stream is not None else jobs or ()
     folder = options.folder
     run_id = sha256_text(f"{scenario.model_dump_json(by_alias=True)}|twin|{options.seed}|{options.replication}")[:16]
-    sink = EventSink(run_id, "twin", folder / "events.parquet" if folder else None, options.keep)
+    events = folder / "events.parquet" if folder else None
     began_ns, began_cpu = wall_clock.monotonic_ns(), wall_clock.process_time_ns()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     arriving = _recorded(requests, folder) if folder is not None else iter(requests)
-    world = TwinWorld(scenario, conf, arriving, options, sink)
+    world, sink = _world(scenario, conf, arriving, options, (run_id, "twin", events, options.keep))
     budget = RunBudget(scenario.budget.max_events, scenario.budget.max_time, scenario.budget.wall_limit)
     thresholds = gc.get_threshold()
     gc.set_threshold(*_GC_THRESHOLDS)
@@ -258,18 +273,31 @@ def run_scenario(
     return run
 
 
+def _world(
+    scenario: Scenario, conf: ClusterConf, jobs: Iterable[JobRequest], options: TwinOptions, place: tuple[Any, ...]
+) -> tuple[TwinWorld, EventSink]:
+    """The world that the scenario wants, and its sink; place: what a sink is made of."""
+    if scenario.pods is None:
+        sink = EventSink(*place)
+        return TwinWorld(scenario, conf, jobs, options, sink), sink
+    from slurmtwin.worlds.pod_observer import ObservedSink
+    from slurmtwin.worlds.pod_world import PodWorld, with_controllers
+
+    observed = ObservedSink(*place)
+    return PodWorld(scenario, with_controllers(conf, scenario.pods), jobs, options, observed), observed
+
+
 def not_modelled(scenario: Scenario) -> str:
-    """What the scenario asks for that the twin does not model: pods, a fault of a Kubernetes cluster. "": nothing."""
-    asked = ["pods"] if scenario.pods is not None else []
-    asked += [fault.kind for fault in scenario.faults if isinstance(fault, (ClusterFault, OperatorStep))]
-    return asked[0] if asked else ""
+    """What the scenario asks for that the twin does not model: leaving it out would change results. "": nothing."""
+    from slurmtwin.worlds.pod_faults import modelled
 
-
-def _refuse_pods(scenario: Scenario) -> None:
-    """Leaving out what is not modelled would change results."""
-    asked = not_modelled(scenario)
-    if asked:
-        raise UnsupportedError(f"{asked}: the twin does not model it", hint="--world kind runs it for real")
+    if scenario.pods is not None and (scenario.pods.operator or len(scenario.clusters) > 1):
+        return "pods.operator" if scenario.pods.operator else "several clusters"
+    for fault in scenario.faults:
+        cluster = isinstance(fault, ClusterFault) and (scenario.pods is None or not modelled(fault))
+        if cluster or isinstance(fault, OperatorStep):
+            return fault.kind
+    return ""
 
 
 def _recorded(requests: Iterable[JobRequest], folder: Path) -> Iterator[JobRequest]:

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurmtwin.models.controllers.admission import admit
+from slurmtwin.models.controllers.attach_detach import AttachDetach
 from slurmtwin.models.controllers.claims import Provisioner
 from slurmtwin.models.controllers.controller_manager import ControllerManager
 from slurmtwin.models.controllers.deployment import Deployments
+from slurmtwin.models.controllers.disruption import Disruption
+from slurmtwin.models.controllers.endpoints import EndpointSlices
+from slurmtwin.models.controllers.job import Jobs
 from slurmtwin.models.controllers.node_lifecycle import NodeLifecycle
+from slurmtwin.models.controllers.owners import OwnerCollector
 from slurmtwin.models.controllers.pod_gc import PodGarbageCollector
 from slurmtwin.models.controllers.replica_set import ReplicaSets
 from slurmtwin.models.controllers.stateful_set import StatefulSets
@@ -52,7 +57,8 @@ def control_plane(
     lifecycle = NodeLifecycle(manager)
     others = (
         TaintEviction(manager), PodGarbageCollector(manager), StatefulSets(manager), ReplicaSets(manager),
-        Deployments(manager), Provisioner(manager, claim_ns, attachable),
+        Deployments(manager), Jobs(manager), OwnerCollector(manager), Disruption(manager), EndpointSlices(manager),
+        AttachDetach(manager), Provisioner(manager, claim_ns, attachable),
     )  # fmt: skip
     scheduler = KubeScheduler(env, server, defaults, streams, latency, bind_ns, placements)
     return ControlPlane(manager, scheduler, lifecycle, (lifecycle, *others))

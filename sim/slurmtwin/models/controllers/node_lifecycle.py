@@ -135,7 +135,7 @@ class NodeLifecycle:
             if keys & {NOT_READY, UNREACHABLE}:
                 self._swap(node, None)
             self.zone(node).drop(node.meta.name)
-        elif not never or status == "Unknown":
+        elif not never:
             wanted, other = (NOT_READY, UNREACHABLE) if status == "False" else (UNREACHABLE, NOT_READY)
             if other in keys:
                 self._swap(node, wanted)

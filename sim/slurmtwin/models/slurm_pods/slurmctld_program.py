@@ -30,12 +30,15 @@ class SlurmctldProgram(DaemonProgram):
 
     def _execute(self) -> None:
         self._executed = True
+        self.controller.displace(self)
         self.controller.start()
 
     def _end_daemon(self, clean: bool) -> None:
         if not self._executed:
             return
         self._executed = False
+        if self.controller.owner is not self:
+            return
         self._ending = True
         try:
             if clean:
@@ -46,6 +49,8 @@ class SlurmctldProgram(DaemonProgram):
             self._ending = False
 
     def _stand_still(self, still: bool) -> None:
+        if self.controller.owner is not self:
+            return
         if still:
             self.controller.freeze()
         else:
@@ -60,7 +65,7 @@ class SlurmctldProgram(DaemonProgram):
         """
         if self.place is None or self._ending:
             return
-        if self._executed and self.controller.clock is None:
+        if self._executed and self.controller.owner is self and self.controller.clock is None:
             self._executed = False
             self.daemon_ended(clean=True)
         elif self.place is not None:

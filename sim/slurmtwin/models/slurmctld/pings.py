@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
@@ -53,6 +54,8 @@ class Pings:
         self.checks = HealthChecks(ctld, self)
         self.ghosts = 0
         """Nodes with a running batch job that they did not report: their next registration matters."""
+        self.told: Callable[[list[Node], bool], None] | None = None
+        """Told of the watched nodes that a tick asks, and whether to register."""
         self._watched = 0
         """Nodes that a tick may change: looked at one by one."""
         self._well = 0
@@ -312,6 +315,8 @@ class Pings:
         width = ctld.conf.controller.tree_width
         for batch, register in ((pings, False), (registrations, True)):
             heads = _tree_heads(len(batch), width)
+            if batch and self.told is not None:
+                self.told(batch, register)
             for place, node in enumerate(batch):
                 if ctld.slurmds.deaf & node.bit:
                     self.ask_deaf(node, place in heads, register)

@@ -56,6 +56,8 @@ class NodeDaemons:
         """No slurmd process."""
         self.frozen = 0
         """Stopped by SIGSTOP: connections are taken by the kernel, nothing answers."""
+        self.severed = 0
+        """Packets between slurmctld and this slurmd are dropped."""
         self.moved = 0
         """The slurmd answers, but at an address that slurmctld does not know (slurm.md 4.2 "Address cache")."""
         self.on_take: Callable[[Work], None] | None = None
@@ -109,7 +111,7 @@ class NodeDaemons:
         nodes &= self.dead
         self.dead &= ~nodes
         self.frozen &= ~nodes
-        self._hear(nodes & ~self.moved)
+        self._hear(nodes & ~self.moved & ~self.severed)
         self._register(nodes)
 
     def _keeps_address(self, nodes: int) -> int:
@@ -178,10 +180,21 @@ class NodeDaemons:
         """
         nodes &= self.frozen
         self.frozen &= ~nodes
-        self._hear(nodes)
+        self._hear(nodes & ~self.severed)
         for index in bits(nodes):
             for request in self._in_sockets.pop(index, ()):
                 self._cluster.on_controller(self._cluster.env.now_ns + self._cluster.costs.rpc_ns, request)
+
+    def cut(self, nodes: int) -> None:
+        """The network drops what slurmctld and these slurmds send each other; both sides live on."""
+        self.severed |= nodes
+        self._fall_silent(nodes & ~self.deaf)
+
+    def heal(self, nodes: int) -> None:
+        """Packets pass again: connects that are still tried get through. Nobody registers for that (slurm.md 4.3)."""
+        nodes &= self.severed
+        self.severed &= ~nodes
+        self._hear(nodes & ~self.dead & ~self.frozen & ~self.moved)
 
     def reconfigured(self) -> None:
         """slurmctld has pushed a new configuration: every slurmd that answers starts itself anew and registers."""
@@ -238,7 +251,7 @@ class NodeDaemons:
         pauses = registration_pauses(cluster.conf.version, cluster.window)
 
         def arrive(ctld: Slurmctld) -> None:
-            there = nodes & ~(self.dead | self.frozen)
+            there = nodes & ~(self.dead | self.frozen | self.severed)
             ctld.nodes_lifecycle.register(self.reports(there))
 
         cluster.send(arrive, pauses, first_delay_ns=cluster.costs.rpc_ns)
@@ -277,6 +290,8 @@ class NodeDaemons:
         sent_s = (self._cluster.epoch_ns + now_ns) // SECOND
         if self.frozen & node.bit:
             last_ns = fail_ns = now_ns + self._reply_ns
+        elif self.severed & node.bit:
+            last_ns = fail_ns = now_ns + self._unanswered_ns  # nothing comes back, not even a refusal
         elif self.moved & node.bit & ~self.dead:
             fail_ns = now_ns + self._unanswered_ns  # connects to the old address time out
             last_ns = now_ns - 1

@@ -1,0 +1,223 @@
+"""Faults of the cluster and of processes in pods (contract/cluster_faults.py), done to the twin's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError, UnsupportedError
+from slurmtwin.models.api_server.client import Client
+from slurmtwin.models.api_server.objects import Node, Pod, Taint
+from slurmtwin.models.controllers.disruption import evict
+from slurmtwin.models.slurmctld.tables import bits
+
+if TYPE_CHECKING:
+    from slurmtwin.contract.cluster_faults import ClusterFault
+    from slurmtwin.engine.environment import Environment
+    from slurmtwin.models.api_server.server import ApiServer
+    from slurmtwin.models.kubelet.machine import Machine
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram
+    from slurmtwin.models.slurm_pods.programs import SlurmPrograms
+
+KUBELET_RESTART_NS: Final = 10 * SECOND
+"""kubelet.service: Restart=always, RestartSec=10 (kubeadm's unit)."""
+RUNTIME_RESTART_NS: Final = 5 * SECOND
+"""containerd.service: Restart=always, RestartSec=5."""
+FILL_BYTES: Final = 1 << 30
+"""What a recorded job writes into its volume (e2e/slurm_images/files/job)."""
+SHUTDOWN_NS: Final = 15 * SECOND
+"""docker restart waits so long for systemd (docs/kind-slurm.md)."""
+NOT_MODELLED: Final = (
+    "dns.outage", "slurmrestd.tarpit", "image.pull_fails", "disk.fill", "volume.lost", "jwt.rotate", "clock.jump",
+    "watch.stale", "config.change",
+)  # fmt: skip
+
+
+def modelled(fault: ClusterFault) -> bool:
+    """The twin does what the fault does; of network cuts those of a worker's pod and of a machine."""
+    if fault.kind == "network.cut":
+        return fault.target.startswith(("slurmd", "worker", "node-of:"))
+    return fault.kind not in NOT_MODELLED
+
+
+class ClusterFaults:
+    """Injects and clears them."""
+
+    def __init__(
+        self, env: Environment, server: ApiServer, machines: dict[str, Machine], pods: SlurmPrograms,
+        cluster: SlurmCluster, namespace: str,
+    ) -> None:  # fmt: skip
+        self._env = env
+        self._server = server
+        self._machines = machines
+        self._pods = pods
+        self._cluster = cluster
+        self._namespace = namespace
+        self._client = Client(server, env)
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+
+    # targets
+
+    def pod(self, target: str) -> Pod:
+        """The running pod that a target names (kind/faults/base.py). Raises InputError when there is none."""
+        app, _, name = target.partition(":")
+        if app == "slurmctld" and name.isdigit():
+            name = f"slurmctld-{name}"
+        for pod in self._server.list_of(Pod):
+            good = pod.meta.labels.get("app") == app and (not name or pod.meta.name == name)
+            if good and pod.status.phase == "Running" and not pod.meta.deleting:
+                return pod
+        raise InputError(f"no running pod is called {target}")
+
+    def node(self, target: str) -> str:
+        """worker1, control-plane, or node-of:POD-TARGET."""
+        name = self.pod(target.removeprefix("node-of:")).spec.node_name if target.startswith("node-of:") else target
+        if name not in self._machines:
+            raise InputError(f"no node is called {target!r}", hint="worker1, node-of:slurmctld")
+        return name
+
+    def _daemon(self, target: str) -> DaemonProgram:
+        """The daemon in a pod."""
+        name = self.pod(target).meta.name
+        for index, slurmd in self._pods.slurmds.items():
+            if self._cluster.node_confs[index].name == name:
+                return slurmd
+        for slurmctld in self._pods.slurmctlds.values():
+            if slurmctld.place is not None and slurmctld.place.pod.meta.name == name:
+                return slurmctld
+        raise InputError(f"no daemon runs in {target}")
+
+    def _job_pod(self, target: str) -> tuple[str, int]:
+        """(node, Slurm's job id) of job:N: where its script runs."""
+        number = int(target.partition(":")[2])
+        ctld = self._cluster.ctld or self._cluster.last_ctld
+        for job in ctld.jobs.values() if ctld is not None else ():
+            if job.id == number and job.slurm_id in self._cluster.slurmds.works:
+                nodes = self._cluster.slurmds.works[job.slurm_id].nodes
+                return self._cluster.node_confs[next(iter(bits(nodes)))].name, job.slurm_id
+        raise InputError(f"{target} does not run")
+
+    def where(self, fault: ClusterFault) -> str | None:
+        """What the rows of a fault name in their node column, as on a real cluster."""
+        if fault.kind.startswith("kube_node."):
+            return self.node(fault.target)
+        if fault.target.startswith("job:"):
+            return self._job_pod(fault.target)[0]
+        return fault.target.partition(":")[2] or None if fault.target.startswith("slurmd:") else None
+
+    # acts
+
+    def inject(self, fault: ClusterFault) -> Callable[[], None]:
+        """Do it now; returns what ends it. Raises InputError for a target that is not there."""
+        group, _, verb = fault.kind.partition(".")
+        act = {"process": self._process, "memory": self._memory, "kube_node": self._kube_node,
+               "api_server": self._api_server}.get(group)  # fmt: skip
+        if act is not None:
+            return act(verb, fault)
+        if fault.kind == "pod.delete":
+            pod = self.pod(fault.target)
+            self._client.delete(Pod, pod.meta.key, fault.grace, uid=pod.meta.uid)
+            return _nothing
+        if fault.kind == "network.cut":
+            return self._cut(fault)
+        raise UnsupportedError(f"{fault.kind}: the twin does not model it", hint="--world kind runs it for real")
+
+    def _process(self, verb: str, fault: ClusterFault) -> Callable[[], None]:
+        name, _, where = fault.target.partition("@")
+        signal = "STOP" if verb == "freeze" else fault.signal
+        if where:
+            return self._system_daemon(name, self._machines[self.node(where)], signal)
+        daemon = self._daemon(fault.target)
+        daemon.signal(signal)
+        return lambda: daemon.signal("CONT") if signal == "STOP" else None
+
+    def _system_daemon(self, name: str, machine: Machine, signal: str) -> Callable[[], None]:
+        if name == "containerd":
+            machine.stop_runtime()
+            self._env.call_in(RUNTIME_RESTART_NS, lambda _: machine.start_runtime())
+        elif signal == "STOP":
+            machine.freeze_kubelet()
+            return machine.thaw_kubelet
+        else:
+            machine.kill_kubelet()
+            self._env.call_in(KUBELET_RESTART_NS, lambda _: machine.start_kubelet())
+        return _nothing
+
+    def _memory(self, verb: str, fault: ClusterFault) -> Callable[[], None]:
+        if verb == "group_kill":
+            pod = self.pod(fault.target)
+            runtime = self._machines[pod.spec.node_name].runtime
+            before, runtime.cgroups = runtime.cgroups, 2
+            return lambda: setattr(runtime, "cgroups", before)
+        _, slurm_id = self._job_pod(fault.target)
+        if verb == "hog":
+            self._pods.hog(slurm_id)
+        else:
+            self._pods.fill(slurm_id, FILL_BYTES)
+        return _nothing
+
+    def _kube_node(self, verb: str, fault: ClusterFault) -> Callable[[], None]:
+        name = self.node(fault.target)
+        machine = self._machines[name]
+        if verb == "pause":
+            machine.pause()
+            return machine.unpause
+        if verb in ("stop", "restart"):
+            machine.stop()
+            if verb == "restart":
+                self._env.call_in(SHUTDOWN_NS, lambda _: machine.boot())
+            return machine.boot if verb == "stop" else _nothing
+        if verb == "delete":
+            labels = self._server.get(Node, name).meta.labels
+            self._client.delete(Node, name)
+            return lambda: self._register_again(name, machine, dict(labels))
+        return self._mark(verb, name, fault)
+
+    def _register_again(self, name: str, machine: Machine, labels: dict[str, str]) -> None:
+        machine.kill_kubelet()
+        machine.start_kubelet()
+        self._client.patch(Node, name, lambda n: replace(n, meta=replace(n.meta, labels=labels)))
+
+    def _mark(self, verb: str, name: str, fault: ClusterFault) -> Callable[[], None]:
+        """Cordon, taint, or drain: cordon, then one eviction of each of the run's pods there."""
+        before = self._server.get(Node, name).spec
+        if verb == "taint":
+            pair, _, effect = fault.taint.rpartition(":")
+            key, _, value = pair.partition("=")
+            mark = Taint(key=key, value=value, effect=effect, since_ns=self._env.now_ns)
+            self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, taints=(*n.spec.taints, mark))))
+        else:
+            self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, unschedulable=True)))
+        if verb == "drain":
+            for pod in self._server.list_of(Pod, node=name):
+                if pod.meta.namespace == self._namespace:
+                    self._evict(pod.meta.key)
+        return lambda: self._client.patch(Node, name, lambda n: replace(n, spec=before))
+
+    def _evict(self, key: str) -> None:
+        self._client.call(f"evict Pod {key}", lambda: evict(self._server, key))
+
+    def _api_server(self, verb: str, fault: ClusterFault) -> Callable[[], None]:
+        if verb == "stop":
+            self._server.stop()
+            return self._server.start
+        self._server.extra_ns += fault.offset
+        return lambda: setattr(self._server, "extra_ns", self._server.extra_ns - fault.offset)
+
+    def _cut(self, fault: ClusterFault) -> Callable[[], None]:
+        """A worker from its controller, or a node from everything."""
+        if fault.target.startswith("slurmd"):
+            slurmds, node = self._cluster.slurmds, self._cluster.node_bitmap([fault.target.partition(":")[2]])
+            slurmds.cut(node)
+            return lambda: slurmds.heal(node)
+        name = self.node(fault.target)
+        machine = self._machines[name]
+        machine.cut()
+        return machine.heal
+
+
+def _nothing() -> None:
+    return None

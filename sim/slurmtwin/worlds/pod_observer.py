@@ -1,0 +1,106 @@
+"""What the observer of a run in pods notes: who answers, and how nodes and jobs are listed, each time it changes.
+
+The real one asks each second and each quarter of a second, and its rows say between which two answers a change lay
+(docs/kind-slurm.md). Here a change is noted when it happens. A controller that hangs is refused for lack of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmtwin.contract.events import Kind
+from slurmtwin.engine.event_sink import EventSink, detail_text
+from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Node
+
+_LOOKS_AT: Final = ("job.", "node.", "slurmctld.", "script.")
+_QUIET: Final = (Kind.NODE_STATE, Kind.JOB_STATE, Kind.NODE_PINGED)
+
+
+class ObservedSink(EventSink):
+    """An event sink that tells an observer of what Slurm's daemons did."""
+
+    looked: Callable[[], None] | None = None
+
+    def emit(self, t_ns: int, kind: Kind, actor: str, *more: Any, **named: Any) -> None:
+        """As EventSink.emit(); rows of Slurm's daemons are told."""
+        super().emit(t_ns, kind, actor, *more, **named)
+        if kind is Kind.SLURMCTLD_TOOK_OVER:
+            super().emit(t_ns, Kind.SLURMCTLD_STARTED, actor, *more, **named)  # its log says both
+        if self.looked is not None and kind.value.startswith(_LOOKS_AT) and kind not in _QUIET:
+            self.looked()
+
+
+def node_state(node: Node) -> str:
+    """The words of slurmrestd: base state, flags in its order (slurm_protocol_defs.c node_state_flag_string())."""
+    flags = node.flags
+    named = (
+        (NodeFlag.DRAIN, "DRAIN"), (NodeFlag.COMPLETING, "COMPLETING"), (NodeFlag.NO_RESPOND, "NOT_RESPONDING"),
+        (NodeFlag.INVALID_REG, "INVALID_REG"), (NodeFlag.DYNAMIC_NORM, "DYNAMIC_NORM"),
+    )  # fmt: skip
+    return "+".join([node.base.name, *(name for flag, name in named if flags & flag)])
+
+
+class Observer:
+    """The observer's rows."""
+
+    def __init__(self, cluster: SlurmCluster, sink: ObservedSink, reachable: Callable[[str], bool]) -> None:
+        self._cluster = cluster
+        self._sink = sink
+        self._reachable = reachable
+        """Whether the pod of that controller is reached from the control plane."""
+        self._answers: dict[tuple[str, str], bool] = {}
+        self._nodes: dict[str, str] = {}
+        self._jobs: dict[int, tuple[str, str]] = {}
+        self._due = False
+        sink.looked = self.look
+        cluster.on_serving.append(self.look)
+
+    def look(self) -> None:
+        """Something may have changed: compare once everything of this instant is done."""
+        if not self._due:
+            self._due = True
+            self._cluster.env.call_at(self._cluster.env.now_ns, self._compare, None, 1)
+
+    def _compare(self, _argument: object) -> None:
+        self._due = False
+        for controller in self._cluster.controllers:
+            up = (controller.ctld is not None or controller.standby) and not controller.frozen
+            self._answer("livez", controller.name, up and self._reachable(controller.name))
+        ctld = self._cluster.ctld
+        listed = any(c.ctld is ctld and self._reachable(c.name) for c in self._cluster.controllers) if ctld else False
+        for table in ("nodes", "jobs"):
+            self._answer(table, None, listed)
+        if ctld is not None and listed:
+            self._list(ctld)
+
+    def _answer(self, asked: str, node: str | None, good: bool) -> None:
+        mark = (asked, node or "")
+        if self._answers.get(mark) is not good:
+            known = mark in self._answers
+            self._answers[mark] = good
+            if good or known:
+                kind = Kind.CLIENT_ANSWERED if good else Kind.CLIENT_REFUSED
+                self._note(kind, node=node, detail=detail_text(asked=asked))
+
+    def _list(self, ctld: Slurmctld) -> None:
+        for node in ctld.nodes.nodes:
+            if node.base is NodeBase.UNKNOWN:
+                continue
+            state = node_state(node)
+            if self._nodes.get(node.name) != state:
+                self._nodes[node.name] = state
+                self._note(Kind.NODE_STATE, node=node.name, detail=detail_text(state=state))
+        for job in ctld.jobs.values():
+            said = (job.state.name + ("+COMPLETING" if job.completing else ""), job.reason)
+            if self._jobs.get(job.id) != said:
+                self._jobs[job.id] = said
+                self._note(Kind.JOB_STATE, job_id=job.id, detail=detail_text(state=said[0], reason=said[1]))
+
+    def _note(self, kind: Kind, job_id: int | None = None, node: str | None = None, detail: str | None = None) -> None:
+        EventSink.emit(self._sink, self._cluster.env.now_ns, kind, "observer", job_id, node, None, None, detail)

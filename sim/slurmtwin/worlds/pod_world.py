@@ -1,0 +1,313 @@
+"""The twin of Slurm in pods: a control plane, machines and Slurm's daemons on one clock, and a scenario's faults.
+
+The objects are those that the world kind applies, the rows those of its collector and observer. Slurm's side is the
+twin's own: a pod's container starts and ends its daemons (models/slurm_pods).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.events import Kind
+from slurmtwin.contract.hostlist import compress
+from slurmtwin.contract.kubernetes import KubernetesCluster
+from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.models.api_server.client import Client
+from slurmtwin.models.api_server.collector import Collector
+from slurmtwin.models.api_server.objects import Node as KubeNode
+from slurmtwin.models.api_server.objects import Object, Service
+from slurmtwin.models.api_server.server import ApiServer
+from slurmtwin.models.controllers.assemble import control_plane
+from slurmtwin.models.controllers.defaults import defaults_of
+from slurmtwin.models.kubelet.admission import NodeCapacity
+from slurmtwin.models.kubelet.container_runtime import ContainerRuntime, StartCosts
+from slurmtwin.models.kubelet.defaults import kubelet_defaults
+from slurmtwin.models.kubelet.kubelet import KubeletSettings
+from slurmtwin.models.kubelet.machine import Machine
+from slurmtwin.models.slurm_pods.programs import SlurmPrograms
+from slurmtwin.models.slurm_pods.settings import DaemonPods
+from slurmtwin.models.slurmctld.assemble import Assembly
+from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
+from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
+from slurmtwin.models.slurmctld.states import NodeFlag
+from slurmtwin.worlds import pod_objects
+from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.pod_faults import ClusterFaults
+from slurmtwin.worlds.pod_observer import ObservedSink, Observer
+from slurmtwin.worlds.twin import TwinOptions, TwinWorld
+
+if TYPE_CHECKING:
+    from slurmtwin.contract.cluster import ClusterConf
+    from slurmtwin.contract.jobs import JobRequest
+    from slurmtwin.contract.pods import PodsSection
+    from slurmtwin.contract.scenario import Fault, Scenario
+    from slurmtwin.engine.daemon_clock import DaemonClock
+    from slurmtwin.engine.random_streams import RandomStreams
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Node
+
+Draw = Callable[[], int]
+LEAD_NS: Final = 14 * SECOND
+"""Pods are created so long before their daemons are to serve: quiet runs need 5 to 13 s (docs/kind-slurm.md)."""
+SETTLED_NS: Final = 2 * SECOND
+"""The cluster itself is there so long before anything is created in it."""
+REQUEST_NS: Final = (4 * MS, 20 * MS)
+WATCH_NS: Final = (5 * MS, 40 * MS)
+"""A request and a watch of a cluster on one host: receipts of quiet runs (docs/kind-slurm.md, watch_delay_ms)."""
+GRACE: Final = "node-monitor-grace-period"
+ROUND_NS: Final = 2 * SECOND
+"""supervisord restarts a process that has ended within so long (recorded in x62: 1.1 to 2.5 s)."""
+ATTEMPT_NS: Final = {False: (3000 * MS, 3500 * MS), True: (4400 * MS, 5000 * MS)}
+"""An attempt to get the configuration fails after so long: the controller's name unknown, or known and refused.
+Recorded in x16: slurmds serve 26.5 s and 41.2 s after their containers started, two and three attempts and pauses."""
+CONFIGLESS_NS: Final = 10 * SECOND
+"""slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
+
+
+class PodAssembly(Assembly):
+    """slurmctld of pods: its nodes have registered themselves (slurmd -Z)."""
+
+    def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
+        """As Assembly.build(), every node a dynamic one."""
+        ctld = super().build(cluster, clock, index)
+        for node in ctld.nodes.nodes:
+            node.flags |= NodeFlag.DYNAMIC_NORM
+        lifecycle = ctld.nodes_lifecycle
+        assert isinstance(lifecycle, NodeLifecycle)
+        lifecycle.pings.told = partial(_asked, ctld)
+        return ctld
+
+
+def _asked(ctld: Slurmctld, nodes: list[Node], register: bool) -> None:
+    """As slurmctld's log says it: whom a tick asks, those that will answer."""
+    answering = [node.name for node in nodes if not ctld.slurmds.deaf & node.bit]
+    if answering:
+        said = detail_text(purpose="registration" if register else "ping")
+        ctld.emit(Kind.NODE_PINGED, node=compress(answering), value=1, detail=said)
+
+
+class PodWorld(TwinWorld):
+    """One Slurm cluster in pods of one Kubernetes cluster."""
+
+    def __init__(
+        self, scenario: Scenario, conf: ClusterConf, jobs: Iterable[JobRequest], options: TwinOptions,
+        sink: ObservedSink,
+    ) -> None:  # fmt: skip
+        assert scenario.pods is not None
+        self._pods: PodsSection = scenario.pods
+        self._durations = {**still_durations(), **options.durations}
+        self._scaled = options.scaled
+        super().__init__(scenario, conf, jobs, options, sink)
+        self.kube = KubePart(self, scenario, options)
+        self.observer = Observer(self.cluster, sink, self.kube.reached)
+
+    # what differs from Slurm on bare machines
+
+    def _assemble(self, streams: RandomStreams, options: TwinOptions) -> Assembly:
+        self.streams = streams
+        return PodAssembly(streams, options.watch)
+
+    def _own_costs(self, costs: HostCosts) -> HostCosts:
+        """Costs of this host: drawn once where the models take one value, else by `_noise`."""
+        return replace(
+            costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), slurmctld_start_ns=0,
+            slurmd_start_ns=0, launch_ns=self._middle("script-launch"), exit_notice_ns=self._middle("exit-notice"),
+        )  # fmt: skip
+
+    def _middle(self, name: str) -> int:
+        values = sorted(self._durations[name])
+        return values[len(values) // 2]
+
+    def _noise(self, streams: RandomStreams) -> HostNoise | None:  # noqa: ARG002  its streams have names
+        return HostNoise(self.draw("script-launch"), self.draw("exit-notice"))
+
+    def draw(self, name: str) -> Draw:
+        """A duration of contract/pod_durations.py."""
+        return self.streams.choice_ns(f"duration.{name}", list(self._durations[name]))
+
+    def scaled(self, name: str, value_ns: int) -> int:
+        """A rule of contract/pod_durations.py, as a verdict wants it."""
+        return round(value_ns * self._scaled.get(name, 1))
+
+    def _begin_ns(self) -> int:
+        return self.apply_ns - SETTLED_NS
+
+    @property
+    def apply_ns(self) -> int:
+        """When the workers, or all, are created."""
+        return min(0, self._times.slurmctld_ns, self._times.slurmd_ns) - LEAD_NS - self._pods.controller_after
+
+    def _boot_controllers(self, _argument: object) -> None:
+        """Their pods do that."""
+
+    def _boot_slurmds(self, _argument: object) -> None:
+        """Their pods do that."""
+
+    def start(self) -> None:
+        """The cluster, then as ever."""
+        super().start()
+        self.kube.start()
+
+    def _inject(self, fault: Fault) -> None:
+        if not isinstance(fault, ClusterFault):
+            super()._inject(fault)
+            return
+        self._faults_left -= 1
+        document = {**fault.model_dump(mode="json", exclude_defaults=True), "kind": fault.kind}
+        where = self.kube.faults.where(fault)
+        said = detail_text(fault=document)
+        self.sink.emit(self.env.now_ns, Kind.FAULT_INJECTED, "fault", None, where, None, None, said)
+        clear = self.kube.faults.inject(fault)
+        if fault.lasts:
+            self._faults_left += 1
+            self.env.call_in(fault.lasts, self._clear, (clear, where, said))
+        self._maybe_over()
+
+    def _clear(self, order: tuple[Callable[[], None], str | None, str]) -> None:
+        clear, where, said = order
+        self._faults_left -= 1
+        self.sink.emit(self.env.now_ns, Kind.FAULT_CLEARED, "fault", None, where, None, None, said)
+        clear()
+        self._maybe_over()
+
+
+class KubePart:
+    """The Kubernetes cluster under it."""
+
+    def __init__(self, world: PodWorld, scenario: Scenario, options: TwinOptions) -> None:
+        self._world = world
+        self._scenario = scenario
+        self._times = options.times
+        env, streams = world.env, world.streams
+        self._cluster = (scenario.clusters or (KubernetesCluster(),))[0]
+        self.namespace = f"st-{scenario.name}"
+        request = streams.uniform_ns("api_server.request", *REQUEST_NS)
+        self.server = ApiServer(env, streams.uniform_ns("api_server.watch", *WATCH_NS))
+        Collector(env, self.server, world.sink, streams.uniform_ns("collector.watch", *WATCH_NS))
+        version = self._cluster.kubernetes
+        self.plane = control_plane(
+            env, self.server, defaults_of(version, options.scaled.get(GRACE, 1)), streams, request,
+            _less(world.draw("pod-bind"), 40 * MS), world.draw("claim-bind"), dict(options.times.pod_node),
+        )  # fmt: skip
+        self.slurm = SlurmPrograms(world.cluster, self._settings(options))
+        self._request = request
+        self._costs = self._start_costs()
+        self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
+        self.faults = ClusterFaults(env, self.server, self.machines, self.slurm, world.cluster, self.namespace)
+
+    def _nodes(self) -> list[KubeNode]:
+        return pod_objects.kube_nodes(self._cluster)
+
+    def _settings(self, options: TwinOptions) -> DaemonPods:
+        """Daemons serve for the first time when a recording says so, where their container runs by then."""
+        world, times = self._world, options.times
+        pods = self._scenario.pods
+        assert pods is not None
+        now = world.env
+        slurmctld, slurmd = world.draw("slurmctld-start"), world.draw("slurmd-start")
+        slurmd_ns = max(times.slurmd_ns, times.slurmctld_ns + SECOND)
+        pinned = 0 if pods.controller_after else len(pod_objects.worker_names(self._scenario))
+
+        def first(count: int, at_ns: int, draw: Draw) -> Draw:
+            left = count
+
+            def begin() -> int:
+                nonlocal left
+                left -= 1
+                return max(0, at_ns - now.now_ns) if left >= 0 else draw()
+
+            return begin
+
+        return DaemonPods(
+            slurmctld_begin=first(1, times.slurmctld_ns, slurmctld), slurmd_begin=first(pinned, slurmd_ns, slurmd),
+            config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS),
+            config_attempt=self._config_attempt(),
+            supervisor_look=world.streams.uniform_ns("supervisor", 0, world.scaled("supervisor-restart", ROUND_NS)),
+        )  # fmt: skip
+
+    def _config_attempt(self) -> Draw:
+        """How long slurmd's request for its configuration takes to fail: see ATTEMPT_NS."""
+        draws = {
+            named: self._world.streams.uniform_ns(f"config_attempt.{named}", *span)
+            for named, span in ATTEMPT_NS.items()
+        }
+        key = f"{self.namespace}/slurmctld-0"
+        return lambda: draws[self.server.find(Service, key) is not None]()
+
+    def _start_costs(self) -> StartCosts:
+        """Sandbox and mounts are what a pod's start has beyond its container's."""
+        world = self._world
+        pod, container = world.draw("pod-start"), world.draw("container-start")
+        whole = StartCosts()
+        return replace(
+            whole, mount=lambda: 100 * MS, create=lambda: 0, start=container,
+            sandbox=lambda: max(50 * MS, pod() - 100 * MS - world._middle("container-start")),
+        )  # fmt: skip
+
+    def _machine(self, place: int, node: KubeNode) -> Machine:
+        world, name = self._world, node.meta.name
+        generator = world.streams.generator(f"kubelet.{name}")
+        addresses = iter(range(2, 65_000))
+
+        def draw(low_ns: int, high_ns: int) -> int:
+            return int(generator.integers(low_ns, high_ns)) if high_ns > low_ns else low_ns
+
+        runtime = ContainerRuntime(
+            world.env, name, self.slurm, self._costs, lambda _: f"10.244.{place}.{next(addresses)}", cgroups=1
+        )
+        runtime.images |= {"slurmctld", "slurmd", "slurmrestd", "observer"}
+        defaults = kubelet_defaults(self._cluster.kubernetes)
+        defaults = replace(defaults, relist_ns=world.scaled("pleg-relist", defaults.relist_ns))
+        settings = KubeletSettings(
+            defaults=defaults, latency=self._request,
+            capacity=NodeCapacity(milli_cpu=node.status.milli_cpu, memory=node.status.memory, pods=node.status.pods),
+        )  # fmt: skip
+        return Machine(world.env, self.server, runtime, node, settings, draw)
+
+    def start(self) -> None:
+        """Machines and control plane now, the objects at their times."""
+        env, world = self._world.env, self._world
+        for machine in self.machines.values():
+            machine.start_kubelet()
+        self.plane.start()
+        for name, at_ns in self._times.lease_ns.items():
+            if name in self.machines and at_ns >= env.now_ns:
+                env.call_at(at_ns, self._lease, (name, at_ns))
+        pods = self._scenario.pods
+        assert pods is not None
+        client = Client(self.server, env, self._request)
+
+        def apply(objects: list[Object]) -> None:
+            for item in objects:
+                client.create(item)
+
+        env.call_at(world.apply_ns - SECOND, lambda _: apply(pod_objects.onlookers(self.namespace)))
+        env.call_at(world.apply_ns, lambda _: apply(pod_objects.workers(self.namespace, self._scenario, pods)))
+        later_ns = world.apply_ns + pods.controller_after
+        env.call_at(later_ns, lambda _: apply(pod_objects.controller(self.namespace, pods)))
+
+    def _lease(self, mark: tuple[str, int]) -> None:
+        """A renewal that the recording has: the node's rhythm goes on from it."""
+        kubelet = self.machines[mark[0]].kubelet
+        if kubelet is not None:
+            kubelet.report.lease.begin_anew(mark[1])
+
+    def reached(self, _controller: str) -> bool:
+        """Whether the control plane reaches a controller's pod (a paused machine shows as a controller that hangs)."""
+        return True
+
+
+def _less(draw: Draw, part_ns: int) -> Draw:
+    """A duration without the part that the model has of its own."""
+    return lambda: max(0, draw() - part_ns)
+
+
+def with_controllers(conf: ClusterConf, pods: PodsSection) -> ClusterConf:
+    """The configuration that the pods are given: the controllers' host names are those of their pods."""
+    return replace(conf, controller=replace(conf.controller, hosts=pod_objects.controller_names(pods)))
