@@ -34,6 +34,8 @@ class FaultCase:
     phases: Sequence[Phase]
     runs: Sequence[CaseRun] = ()
     verdicts: Sequence[PhaseVerdict] = field(default_factory=list)
+    why_not: str = ""
+    """Why its phases were not held against the twin."""
 
     @property
     def has_fault(self) -> bool:

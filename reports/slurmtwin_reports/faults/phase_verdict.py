@@ -52,11 +52,22 @@ class PhaseVerdict:
     """Is the interval hardly wider than with calibrated durations held at their medians? None: not known."""
 
     def row(self, scenario: str, version: str) -> Verdict:
-        """As a row of the verdict table; size is the p-value, which had to stay above the level."""
+        """As a row of the verdict table; size is how far outside its interval a recorded span lies at most, in s."""
+        size = self.outside_s
         return Verdict(
             scenario=scenario, version=version, subject=f"phase {self.phase.name}", outcome=self.outcome,
-            reason=self.reason, size=self.p, unit="p" if self.p is not None else "", bar=ranks.LEVEL,
+            reason=self.reason, size=size, unit="" if size is None else "s", bar=None if size is None else 0.0,
         )  # fmt: skip
+
+    @property
+    def outside_s(self) -> float | None:
+        """Seconds by which a recorded span lies outside the twin's interval at most; None where one is no time."""
+        gaps = []
+        for span, (low, high) in zip(self.recorded, self.intervals, strict=False):
+            if {NEVER, NO_START} & {span, low, high}:
+                return None
+            gaps.append(max(low - span, span - high, 0) / SECOND)
+        return max(gaps, default=None)
 
 
 def judge_phases(

@@ -20,7 +20,7 @@ def fault_context(case: FaultCase) -> dict[str, Any]:
         "timeline": timeline(case), "intervals": phase_intervals(case) if case.phases else "",
         "rows": [_row(case, number) for number in range(len(case.phases))],
         "causes": [line for number in range(len(case.phases)) for line in _causes(case, number)],
-        "has_twin": any(run.is_twin for run in case.runs), "judged": bool(case.verdicts),
+        "has_twin": any(run.is_twin for run in case.runs), "judged": bool(case.verdicts), "why_not": case.why_not,
     }  # fmt: skip
 
 

@@ -18,7 +18,8 @@ from slurmtwin.contract.manifest import write_atomic
 from slurmtwin.contract.scenario import load_scenario
 
 if TYPE_CHECKING:
-    from slurmtwin_reports.html import Report
+    from slurmtwin.campaign.fault_judging import FaultGroup
+    from slurmtwin_reports.html import Report, Section
 
 KNOWN_DIFFERENCES = "scenarios/known-differences.yaml"
 WORKLOADS = "scenarios/workloads"
@@ -79,6 +80,17 @@ def _recorded_now(paths: tuple[str, ...], root: Path) -> Path:
     return root
 
 
+def _not_held_against_twin(groups: Sequence[FaultGroup], sections: Sequence[Section]) -> list[Path]:
+    """Recorded scenarios whose phases were not judged, told with the reason."""
+    why: dict[str, list[Path]] = {}
+    for group, section in zip(groups, sections, strict=True):
+        if section.fault is not None and section.fault.why_not:
+            why.setdefault(section.fault.why_not, []).append(group.path)
+    for reason, paths in why.items():
+        say(f"phases of {len(paths)} scenarios are not held against the twin: {reason}")
+    return [path for paths in why.values() for path in paths]
+
+
 @click.command()
 @click.argument("paths", nargs=-1)
 @click.option("--report", "html", metavar="FILE", help="Write the report as one HTML file.")
@@ -92,20 +104,23 @@ def _recorded_now(paths: tuple[str, ...], root: Path) -> Path:
 @click.option("--all", "every", is_flag=True, help="Print every verdict, not one row per scenario.")
 @click.option("--plans", is_flag=True, help="Replay recorded passes of the operator instead (default: all recordings).")
 @click.option("--core", "core", default="", metavar="COMMAND", help="With --plans: a core that speaks JSON lines.")
+@click.option("--cache", metavar="FOLDER", help="Where replications are kept [default: the user's cache folder].")
 @click.option("--live", is_flag=True, help="Run real Slurm now, once for each scenario and in its version, instead of "
               "reading recordings. Needs Docker and PATHs.")  # fmt: skip
 @command("check")
 def check(
     paths: tuple[str, ...], html: str | None, junitxml: str | None, verdicts: str | None, known: str,
     recordings: str, seed: int, workers: int, out: str | None, every: bool, live: bool, plans: bool,
-    core: str, as_json: bool,
+    core: str, cache: str | None, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Judge scenarios (files or folders; default: all shipped) in the twin, beside their recordings."""
     if plans:
         from slurmtwin.cli.plan_replay import replay_plans
 
         return replay_plans(paths or (recordings,), core, as_json)
+    from slurmtwin.campaign.fault_judging import FaultOptions, find_fault_groups, judge_faults
     from slurmtwin.campaign.judging import comparable, find_cases, judge_cases
+    from slurmtwin.campaign.replications import default_cache, prune
     from slurmtwin_reports.judge import make_report
     from slurmtwin_reports.known_differences import load_known_differences
     from slurmtwin_reports.tables import (
@@ -123,15 +138,23 @@ def check(
         root = _recorded_now(paths, Path(out or scratch) / "real") if live else Path(recordings)
         kind_only: list[Path] = []
         files = scenario_files(paths, "scenarios")
+        groups = find_fault_groups(files, root)
+        files = [path for path in files if path not in {group.path for group in groups}]
         if not paths:
             files, kind_only = comparable(files)
-            say(f"{len(kind_only)} scenarios of a Kubernetes cluster are for --world kind: nothing to compare here")
+            if kind_only:
+                say(f"{len(kind_only)} scenarios of a Kubernetes cluster are for --world kind: nothing to compare here")
         cases = find_cases(files, root)
         advance, close = _progress("running the twin")
         try:
             sections = judge_cases(cases, Path(out or scratch), seed, workers, advance)
+            kept = Path(cache) if cache else default_cache()
+            faults = judge_faults(groups, FaultOptions(seed=seed, workers=workers, cache=kept, progress=advance))
         finally:
             close()
+        prune(kept)
+        kind_only += _not_held_against_twin(groups, faults)
+        sections += faults
         report = make_report("slurmtwin check", sections, accepted, complete=not paths)
         code = exit_code(report.verdicts)
         wall_s = time.monotonic() - began

@@ -46,6 +46,11 @@ def still_durations(path: Path = POD_DURATIONS_FILE) -> Durations:
     return {name: (_ns(entry["median_ms"]),) for name, entry in _entries(path).items()}
 
 
+def calibrated_on(path: Path = POD_DURATIONS_FILE) -> frozenset[str]:
+    """The run_id of each quiet run that the durations come from: no verdict rests on those."""
+    return frozenset(str(one["run"]) for one in json.loads(path.read_text(encoding="utf-8"))["origin"])
+
+
 def _ns(ms: float) -> int:
     return round(ms * MS / US) * US
 

@@ -1,0 +1,256 @@
+"""Fault scenarios recorded in pods, judged: properties of every run, phases of twin against real (DESIGN 5).
+
+Three rounds over the process pool: the replications of every recording; then those with a parameter halved and
+doubled, only for phases that are not already known to differ; beside them those with calibrated durations held still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmtwin.campaign.parameters import change
+from slurmtwin.campaign.pool import Progress, run_tasks
+from slurmtwin.campaign.recordings import RECORDINGS, recorded_scenario
+from slurmtwin.campaign.replications import (
+    BASE,
+    STILL,
+    Batch,
+    Variant,
+    World,
+    batches,
+    run_all,
+    run_first,
+    run_twin,
+)
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.worlds.pod_durations import calibrated_on
+from slurmtwin.worlds.twin import not_modelled
+
+if TYPE_CHECKING:
+    from slurmtwin.campaign.replications import Times
+    from slurmtwin.contract.events import Event
+    from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
+    from slurmtwin_reports.faults.replicated import Repetition
+    from slurmtwin_reports.history import History
+    from slurmtwin_reports.html import Section
+    from slurmtwin_reports.verdict import Verdict
+
+REPLICATIONS: Final = 200
+OWN_PARTITION: Final = {
+    "PartitionName": "batch", "Nodes": "ALL", "Default": "YES", "MaxTime": "INFINITE", "State": "UP",
+}  # fmt: skip
+"""The partition that the world kind writes for a scenario in pods that names none."""
+CHANGED_REPLICATIONS: Final = 100
+"""With a parameter halved or doubled: a power of 80 % is known to 4 % from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultGroup:
+    """The repetitions of one scenario in pods on one Slurm version."""
+
+    path: Path
+    scenario: Scenario
+    version: str
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultOptions:
+    """How many replications, from which seed, and who makes them."""
+
+    seed: int = 0
+    workers: int = 0
+    cache: Path | None = None
+    replications: int = REPLICATIONS
+    changed: int = CHANGED_REPLICATIONS
+    world: World = run_twin
+    progress: Progress | None = None
+
+
+def find_fault_groups(paths: Sequence[Path], recordings: Path = RECORDINGS) -> list[FaultGroup]:
+    """The recordings in pods of these scenario files. Raises InputError for a broken file."""
+    out = []
+    for path in paths:
+        scenario = load_scenario(path)
+        if scenario.pods is None:
+            continue
+        for pods in sorted((recordings / scenario.name).glob("*/pods")):
+            folders = tuple(sorted(p.parent for p in pods.glob("*/manifest.json")))
+            if folders:
+                out.append(FaultGroup(path, scenario, pods.parent.name, folders))
+    return out
+
+
+def judge_faults(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Section]:
+    """One section per group: properties, and phases where the twin models the scenario and was not fitted to it."""
+    judging = [_Group(group, options) for group in groups]
+    todo = [one for one in judging if one.compared]
+    _make(todo, [[Variant(BASE)]] * len(todo), options.replications, options)
+    for one in todo:
+        one.judge()
+    _make(todo, [one.wanted() for one in todo], options.changed, options)
+    _make(todo, [[Variant(STILL)]] * len(todo), options.replications, options)
+    shown = run_tasks(run_first, [b for one in todo for b in one.first_batches()], options.workers)
+    places = iter(shown)
+    for one in todo:
+        one.judge()
+        one.twins = [next(places) for _ in one.reals]
+    return [one.section() for one in judging]
+
+
+def _make(todo: Sequence[_Group], wanted: Sequence[Sequence[Variant]], count: int, options: FaultOptions) -> None:
+    """Make these variants of each group for all its recordings in one go."""
+    work: list[tuple[_Group, Variant, int]] = []
+    tasks: list[Batch] = []
+    for one, variants in zip(todo, wanted, strict=True):
+        for variant in variants:
+            for place, folder in enumerate(one.group.folders):
+                made = batches(
+                    one.group.path, folder, one.group.version, variant, count,
+                    seed=options.seed, cache=options.cache, world=options.world,
+                )  # fmt: skip
+                tasks += made
+                work += [(one, variant, place)] * len(made)
+    for (one, variant, place), times in zip(work, run_all(tasks, options.workers, options.progress), strict=True):
+        one.take(variant, place, times)
+
+
+class _Group:
+    """One group while it is judged."""
+
+    def __init__(self, group: FaultGroup, options: FaultOptions) -> None:
+        from slurmtwin_reports.load import load_run
+
+        self.group, self.options = group, options
+        self.reals: list[History] = [load_run(folder) for folder in group.folders]
+        self.times: dict[tuple[Variant, int], list[Times]] = {}
+        self.verdicts: list[PhaseVerdict] = []
+        self.twins: list[Sequence[Event]] = []
+        self.why_not = self._why_not()
+
+    @property
+    def compared(self) -> bool:
+        """Are its phases held against the twin?"""
+        return not self.why_not
+
+    def _why_not(self) -> str:
+        if not self.group.scenario.expect.phases:
+            return "it names no phases"
+        if {str(real.manifest.results.get("run_id")) for real in self.reals} & calibrated_on():
+            return "calibrated durations come from these runs"
+        asked = not_modelled(self.group.scenario) if self.options.world is run_twin else ""
+        return f"the twin does not model {asked}" if asked else ""
+
+    def take(self, variant: Variant, place: int, times: Times) -> None:
+        """One batch of one recording, in the order of the batches."""
+        self.times.setdefault((variant, place), []).append(times)
+
+    def judge(self) -> None:
+        """The verdicts from what has been made so far."""
+        from slurmtwin_reports.faults.phase_verdict import judge_phases
+
+        phases = self.group.scenario.expect.phases
+        repetitions = [self._repetition(place) for place in range(len(self.reals))]
+        self.verdicts, _ = judge_phases(phases, repetitions, self.options.seed)
+
+    def _repetition(self, place: int) -> Repetition:
+        import numpy as np
+
+        from slurmtwin_reports.faults.milestones import all_marks
+        from slurmtwin_reports.faults.replicated import Repetition
+
+        def of(variant: Variant) -> Any:
+            made = self.times.get((variant, place))
+            return np.concatenate(made) if made else None
+
+        changed = {(v.name, v.factor): of(v) for v, at in self.times if at == place and v.name not in (BASE, STILL)}
+        real = self.reals[place]
+        return Repetition(
+            recorded=all_marks(real.rows(), self.group.scenario.expect.phases), changed=changed,
+            epoch_ns=int(real.manifest.parameters["epoch_ns"]), base=of(Variant(BASE)), still=of(Variant(STILL)),
+        )  # fmt: skip
+
+    def wanted(self) -> list[Variant]:
+        """Parameters to halve and double: of phases that do not differ, where the scenario sets them."""
+        from slurmtwin_reports.verdict import Outcome
+
+        names = {v.phase.parameter for v in self.verdicts if v.outcome is not Outcome.DIFFER} - {""}
+        out = []
+        for name in sorted(names):
+            try:
+                change(self.group.scenario, name, 1.0)
+            except InputError:
+                continue  # the verdict says that there are no such replications
+            out += [Variant(name, 0.5), Variant(name, 2.0)]
+        return out
+
+    def first_batches(self) -> list[Batch]:
+        """The first replication of each recording: its rows are shown, and its properties judged."""
+        return [
+            batches(self.group.path, folder, self.group.version, Variant(BASE), 1, seed=self.options.seed,
+                    world=self.options.world)[0]
+            for folder in self.group.folders
+        ]  # fmt: skip
+
+    def section(self) -> Section:
+        """The section of a report."""
+        from slurmtwin_reports.checks import run_checks
+        from slurmtwin_reports.faults.case import FaultCase, case_run
+        from slurmtwin_reports.history import history_of
+        from slurmtwin_reports.html import Section
+        from slurmtwin_reports.judge import merge_repetitions
+
+        scenario, version = self.group.scenario, self.group.version
+        names = scenario.expect.properties or None
+        twins = [
+            history_of(_twin_manifest(real.manifest), events, real.jobs, real.facts)
+            for real, events in zip(self.reals, self.twins, strict=bool(self.twins))
+        ]
+        verdicts: list[Verdict] = [v.row(scenario.name, version) for v in self.verdicts] if self.compared else []
+        for runs in (twins, self.reals):
+            if runs:
+                verdicts += merge_repetitions([run_checks(run, names) for run in runs])
+        verdicts += self._stale()
+        phases = scenario.expect.phases
+        shown = [case_run(twin, phases, "twin") for twin in twins[:1]]
+        shown += [case_run(real, phases, f"real {i}") for i, real in enumerate(self.reals, 1)]
+        case = FaultCase(phases, shown, self.verdicts if self.compared else [], self.why_not)
+        return Section(
+            scenario.name, version, scenario.title, [replace(v, version=version) for v in verdicts],
+            runs=[*twins[:1], *self.reals], fault=case,
+        )  # fmt: skip
+
+    def _stale(self) -> list[Verdict]:
+        from slurmtwin_reports.verdict import broken
+
+        now = conditions(self.group.scenario)
+        stale = [f for f in self.group.folders if conditions(recorded_scenario(f, self.group.path)) != now]
+        if not stale:
+            return []
+        reason = f"{len(stale)} recordings were made of another cluster, workload or fault; record it again"
+        found = broken("recording is of this scenario", [reason])
+        return [found.about(self.group.scenario.name, self.group.version)]
+
+
+def conditions(scenario: Scenario) -> Mapping[str, Any]:
+    """What a recording must share with the scenario of today: all but its name, words, expectations and version."""
+    parts = {"slurm", "cluster", "pods", "workload", "faults", "after", "budget"}
+    document: dict[str, Any] = scenario.model_dump(mode="json", include=parts, exclude_defaults=True)
+    slurm = document.setdefault("slurm", {})
+    slurm.pop("version", None)
+    if scenario.pods is not None:
+        slurm.setdefault("partitions", [OWN_PARTITION])
+    return document
+
+
+def _twin_manifest(real: Manifest) -> Manifest:
+    """Of a replication shown beside a recording: the same cluster, no host of its own."""
+    return Manifest(
+        world="twin", scenario=real.scenario, scenario_sha256=real.scenario_sha256, seed=0, replication=0,
+        parameters=real.parameters, software={"slurm": real.software.get("slurm")},
+    )  # fmt: skip

@@ -1,0 +1,244 @@
+"""Recordings in pods beside a stand-in for the twin: from the files to the verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurmtwin.campaign import replications
+from slurmtwin.campaign.fault_judging import OWN_PARTITION, FaultOptions, conditions, find_fault_groups, judge_faults
+from slurmtwin.campaign.parameters import change
+from slurmtwin.campaign.replications import Replication, Variant, batches, prune, run_batch
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.pods import PodsSection
+from slurmtwin.contract.scenario import Scenario, SlurmSection, load_scenario
+from slurmtwin.engine.random_streams import generator
+from slurmtwin_reports.history import history_of
+from slurmtwin_reports.html import Section
+from slurmtwin_reports.testing import write_run
+from slurmtwin_reports.verdict import Outcome
+
+SCENARIO = """\
+schema: slurmtwin/scenario/1
+name: case
+slurm:
+  version: '26.05'
+  conf: {SlurmdTimeout: 30, AuthInfo: 'a=1,cred_expire=10'}
+  nodes: [{NodeName: 'w-[0-3]', CPUs: 1}]
+pods: {toleration: 40s, memory: 256Mi, liveness: {period: 10s}}
+workload: {jobs: [{id: 1, submit: 1s, run: 300s}]}
+faults: [{at: 20s, within: 10s, kind: kube_node.pause, target: 'node-of:slurmd:w-0'}]
+budget: {max_time: 200s}
+expect:
+  properties: [rows-in-order, causes-point-back]
+  phases:
+  - {name: eviction, start: {kind: fault.injected}, end: {kind: pod.deleting}, low: 1s, rests_on: t,
+     parameter: pods.toleration, source: s}
+  - {name: job-lost, start: {kind: fault.injected}, end: {kind: job.lost}, low: 0s, absent: true, rests_on: none,
+     source: s}
+"""
+FAULT = {"at": "20s", "kind": "kube_node.pause", "target": "node-of:slurmd:w-0", "within": "10s"}
+
+
+def rows(injected_ns: int, late_ns: int) -> list[Event]:
+    """What both worlds show: a start, a job, the injection, the eviction."""
+    return [
+        Event(-10 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
+        Event(SECOND, Kind.JOB_SUBMITTED, "slurmctld", 1),
+        Event(injected_ns, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": FAULT})),
+        Event(injected_ns + late_ns, Kind.POD_DELETING, "apiserver"),
+    ]
+
+
+def stand_in(one: Replication) -> Sequence[Event]:
+    """A twin in four lines: the toleration, and up to 10 s of a timer's phase, after the recorded injection."""
+    assert one.scenario.pods is not None
+    assert one.scenario.pods.toleration is not None
+    phase = int(generator(one.seed, one.number, "phase").integers(0, 10 * SECOND))
+    return rows(one.times.fault_ns[0], one.scenario.pods.toleration + phase)
+
+
+def deaf(one: Replication) -> Sequence[Event]:
+    """A twin that always evicts after 90 s, whatever the toleration."""
+    return rows(one.times.fault_ns[0], 90 * SECOND)
+
+
+def crashed(one: Replication) -> Sequence[Event]:
+    """A twin with a bug."""
+    raise ZeroDivisionError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The scenario with four recordings whose evictions take 42 to 48 s."""
+    path = tmp_path / "case.yaml"
+    path.write_text(SCENARIO)
+    scenario = load_scenario(path)
+    for place, late in enumerate((42.0, 44.1, 45.9, 48.2), 1):
+        manifest = Manifest(
+            world="kind", scenario="case", scenario_sha256="", seed=0, replication=place,
+            parameters={"epoch_ns": 0, "slurm_version": "26.05"}, results={"run_id": f"case-{place}"},
+        )  # fmt: skip
+        run = tmp_path / "recordings" / "case" / "26.05" / "pods" / str(place)
+        write_run(run, history_of(manifest, rows((20 + place) * SECOND, round(late * SECOND))), "events.jsonl.gz")
+        (run / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
+        (run / "jobs.jsonl").write_text('{"job_id": 1, "submit_ns": 1000000000}\n')
+    return tmp_path
+
+
+def judged(folder: Path, world: replications.World = stand_in, **more: object) -> Section:
+    """The one section."""
+    groups = find_fault_groups([folder / "case.yaml"], folder / "recordings")
+    options = FaultOptions(workers=1, world=world, **more)  # type: ignore[arg-type]
+    (section,) = judge_faults(groups, options)
+    return section
+
+
+def outcomes(section: Section) -> dict[str, Outcome]:
+    """Subject -> outcome of its phases."""
+    return {v.subject: v.outcome for v in section.verdicts if v.subject.startswith("phase ")}
+
+
+def test_a_twin_that_is_right_agrees_where_its_parameter_shows(folder: Path) -> None:
+    """The eviction agrees; that nothing is lost fits, but names nothing to halve."""
+    section = judged(folder)
+    assert outcomes(section) == {"phase eviction": Outcome.AGREE, "phase job-lost": Outcome.UNKNOWN}
+    assert section.fault is not None
+    assert [run.name for run in section.fault.runs] == ["twin", "real 1", "real 2", "real 3", "real 4"]
+    assert section.fault.verdicts[0].sharp is True
+    assert {v.world for v in section.verdicts if v.outcome is Outcome.HOLDS} == {"twin", "kind"}
+
+
+def test_a_twin_that_is_wrong_differs(folder: Path) -> None:
+    """And no replications with changed parameters are asked for."""
+    section = judged(folder, deaf)
+    assert outcomes(section)["phase eviction"] is Outcome.DIFFER
+    found = next(v for v in section.verdicts if v.subject == "phase eviction")
+    assert found.is_finding
+    assert found.size == pytest.approx(48.0)
+
+
+def test_a_bug_of_the_twin_is_no_unknown(folder: Path) -> None:
+    """It ends the check."""
+    with pytest.raises(ZeroDivisionError):
+        judged(folder, crashed)
+
+
+def test_kept_replications_are_read_again(folder: Path) -> None:
+    """The second time no replication is made but the one that is shown; another seed makes new ones."""
+    cache = folder / "cache"
+    first = judged(folder, cache=cache)
+    kept = {path.name for path in cache.iterdir()}
+    assert len(kept) == 4 * (4 + 4 + 2 * 2)  # recordings x batches of base, still, halved and doubled
+    again = judged(folder, cache=cache)
+    assert [v.to_dict() for v in again.verdicts] == [v.to_dict() for v in first.verdicts]
+    assert {path.name for path in cache.iterdir()} == kept
+    judged(folder, cache=cache, seed=1)
+    assert len(list(cache.iterdir())) == 2 * len(kept)
+    prune(cache, 5)
+    assert len(list(cache.iterdir())) == 5
+
+
+@pytest.mark.parametrize("edit", [("toleration: 40s", "toleration: 41s"), ("nth: 1", "nth: 1"), ("at: 20s", "at: 20s")])
+def test_a_kept_batch_depends_on_the_scenario(folder: Path, edit: tuple[str, str]) -> None:
+    """Equal text, equal file; another toleration, another file."""
+    cache = folder / "cache"
+
+    def make() -> None:
+        recording = folder / "recordings/case/26.05/pods/1"
+        run_batch(batches(folder / "case.yaml", recording, "26.05", Variant(), 3, cache=cache, world=stand_in)[0])
+
+    make()
+    (folder / "case.yaml").write_text(SCENARIO.replace(*edit))
+    make()
+    assert len(list(cache.iterdir())) == (1 if edit[0] == edit[1] else 2)
+
+
+def test_two_workers_find_what_one_finds(folder: Path) -> None:
+    """The batches' order is that of the tasks, whoever ran them."""
+    recording = folder / "recordings/case/26.05/pods/2"
+    todo = batches(folder / "case.yaml", recording, "26.05", Variant(), 120, world=stand_in)
+    alone = [run_batch(batch) for batch in todo]
+    assert [len(times) for times in alone] == [50, 50, 20]
+    assert np.concatenate(alone).shape == (120, 2, 2)
+    together = replications.run_all(todo, 2)
+    assert all((a == b).all() for a, b in zip(alone, together, strict=True))
+
+
+def test_a_recording_of_another_cluster_is_a_finding(folder: Path) -> None:
+    """The scenario's pods were changed after the recording."""
+    (folder / "case.yaml").write_text(SCENARIO.replace("memory: 256Mi", "memory: 300Mi"))
+    found = [v for v in judged(folder).verdicts if v.subject == "recording is of this scenario"]
+    assert [v.outcome for v in found] == [Outcome.BROKEN]
+
+
+def test_what_durations_come_from_is_not_judged_by_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrated and judged are never the same runs; the section says why."""
+    monkeypatch.setattr("slurmtwin.campaign.fault_judging.calibrated_on", lambda: frozenset({"case-2"}))
+    section = judged(folder)
+    assert outcomes(section) == {}
+    assert section.fault is not None
+    assert "calibrated" in section.fault.why_not
+
+
+def test_expectations_are_no_condition_of_a_recording() -> None:
+    """Words and phases may change, and the world's own partition may be written out; what was run may not."""
+    one = Scenario.model_validate({"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {}})
+    assert conditions(one) == conditions(one.model_copy(update={"title": "other"}))
+    named = one.model_copy(update={"pods": PodsSection(), "slurm": SlurmSection(partitions=[OWN_PARTITION])})
+    assert conditions(one.model_copy(update={"pods": PodsSection()})) == conditions(named)
+    slower = one.model_copy(update={"after": SECOND})
+    assert conditions(one) != conditions(slower)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "factor", "path", "value"),
+    [
+        ("pods.toleration", 0.5, ("pods", "toleration"), "20s"),
+        ("pods.grace", 2.0, ("pods", "grace"), "1m"),
+        ("pods.liveness.period", 2.0, ("pods", "liveness", "period"), "20s"),
+        ("pods.memory", 0.5, ("pods", "memory"), "128Mi"),
+        ("slurm.conf.SlurmdTimeout", 0.5, ("slurm", "conf", "SlurmdTimeout"), 15),
+        ("slurm.conf.AuthInfo:cred_expire", 2.0, ("slurm", "conf", "AuthInfo"), "a=1,cred_expire=20"),
+    ],
+)
+def test_a_parameter_of_the_scenario_is_changed_in_it(
+    tmp_path: Path, parameter: str, factor: float, path: tuple[str, ...], value: object
+) -> None:
+    """Durations, quantities, numbers, and options inside a text; nothing else moves."""
+    (tmp_path / "a.yaml").write_text(SCENARIO)
+    scenario = load_scenario(tmp_path / "a.yaml")
+    before, after = (s.model_dump(mode="json") for s in (scenario, change(scenario, parameter, factor).scenario))
+    at, was = after, before
+    for key in path[:-1]:
+        at, was = at[key], was[key]
+    assert at[path[-1]] == value
+    was[path[-1]] = value
+    assert before == after
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    ["slurm.conf.KillWait", "pods.nowhere", "duration:sleep", "rule:thumb", "slurm.conf.AuthInfo:b",
+     "pods.liveness"],
+)  # fmt: skip
+def test_what_the_scenario_does_not_set_cannot_be_changed(tmp_path: Path, parameter: str) -> None:
+    """Neither an option that is not there, nor a section, nor a duration that nobody calibrates."""
+    (tmp_path / "a.yaml").write_text(SCENARIO)
+    with pytest.raises(InputError):
+        change(load_scenario(tmp_path / "a.yaml"), parameter, 2.0)
+
+
+def test_durations_and_rules_are_scaled_outside_the_scenario(tmp_path: Path) -> None:
+    """The twin is asked for them."""
+    (tmp_path / "a.yaml").write_text(SCENARIO)
+    scenario = load_scenario(tmp_path / "a.yaml")
+    assert change(scenario, "duration:pod-start", 2.0).durations == {"pod-start": 2.0}
+    assert change(scenario, "rule:shutdown-wait", 0.5).rules == {"shutdown-wait": 0.5}
