@@ -19,7 +19,7 @@ from slurmtwin.contract.scenario import Scenario
 from slurmtwin.contract.world import RunAnswer, RunOrder
 from slurmtwin_e2e.docker import docker, image_id
 from slurmtwin_e2e.facts import cluster_facts
-from slurmtwin_e2e.kind import deploy, lifecycle, slurm_images
+from slurmtwin_e2e.kind import deploy, lifecycle, operated, slurm_images
 from slurmtwin_e2e.kind.attach import attach
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.manifests.slurm_files import controllers_of
@@ -45,6 +45,7 @@ def run_scenario(order: RunOrder) -> RunAnswer:
             return _run(cluster, order, repetition)
         finally:
             deploy.unlabel_nodes(cluster)
+            operated.uninstall_all(cluster, [order.scenario])
     wanted = order.scenario.clusters or (KubernetesCluster(),)
     with lifecycle.running(wanted, say) as clusters:
         return _run(clusters[0], order, repetition)
@@ -77,7 +78,9 @@ def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetitio
     """Provenance of one run on Kubernetes: images, versions, clocks, load, lateness of faults."""
     version = scenario.slurm.version
     facts = cluster_facts(scenario).to_dict() | {"controllers": list(controllers_of(scenario))}
-    images = {slurm_images.image_name(version): image_id(slurm_images.image_name(version))}
+    operator = operated.operator_of(scenario)
+    pod_image = operated.slurm_image(operator, version) if operator else slurm_images.image_name(version)
+    images = {pod_image: image_id(pod_image)}
     if deploy.needs_database(scenario):
         name = slurm_images.image_name(version, "slurmdbd")
         images[name] = image_id(name)
@@ -88,6 +91,7 @@ def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetitio
         software={
             **software_block(), "slurm": version, "packages": slurm_images.packages(version),
             "kubernetes": pins().kubernetes, "node_image": _image_of(cluster.control_plane), "images": images,
+            **({"operator": operated.provenance(operator)} if operator else {}),
         },
         parameters={"slurm_version": version, "factor": 1.0, "epoch_ns": ran.zero_ns, "cluster": facts},
         environment=environment_block() | {"kube_nodes": len(cluster.nodes)},

@@ -24,7 +24,7 @@ from slurmtwin.contract.errors import SlurmtwinError
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin_e2e.kind import deploy, lifecycle
+from slurmtwin_e2e.kind import deploy, lifecycle, operated
 from slurmtwin_e2e.kind.attach import attach
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.runner import check_scenario, run_once
@@ -133,6 +133,7 @@ def record_batch(
         else:
             cluster = stack.enter_context(lifecycle.running([KubernetesCluster()], say))[0]
         stack.callback(deploy.unlabel_nodes, cluster)
+        stack.callback(operated.uninstall_all, cluster, scenarios)
         for scenario in scenarios:
             deploy.prepare_images(cluster, scenario, say)  # once, before runs go beside each other
         for group in groups(wanted, beside):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from slurmtwin.contract.errors import EnvironmentMissingError, InputError
 from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e.images import Say
-from slurmtwin_e2e.kind import slurm_images
+from slurmtwin_e2e.kind import operated, slurm_images
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.collect.evidence import read_lines
 from slurmtwin_e2e.kind.manifests import keys, objects
@@ -28,8 +29,12 @@ from slurmtwin_e2e.kind.manifests.slurm_files import (
     controllers_of,
     workers_of,
 )
+from slurmtwin_e2e.operators.form import OperatorForm
+from slurmtwin_e2e.operators.reading import PodReader, reader_of
+from slurmtwin_e2e.operators.values import refuse_unsaid
 
 IDLE_LIMIT_S: Final = 180.0
+OBSERVER_REST: Final = "observer-rest"
 GONE_LIMIT_S: Final = 120.0
 SACCT_COMMON: Final = ("JobIDRaw", "State", "Start", "End", "NodeList")
 SACCT_FIELDS: Final = {
@@ -48,6 +53,10 @@ class Deployed:
     began_ns: int
     """Unix time when the first pod was asked for."""
     files: dict[str, bytes]
+    scenario: Scenario
+    operator: OperatorForm | None = None
+    """Who made the pods; None: our plain manifests."""
+    reader: PodReader = field(default_factory=PodReader)
 
     @property
     def namespace(self) -> str:
@@ -65,6 +74,9 @@ def refuse_impossible(scenario: Scenario, cluster_workers: int) -> None:
     """Raise InputError, before anything is created, for what these manifests cannot put on a cluster."""
     workers_of(scenario)
     pods = scenario.pods or PodsSection()
+    operator = operated.operator_of(scenario)
+    if operator is not None:
+        refuse_unsaid(operator, scenario)
     if pods.controller == "primary-backup" and pods.state != "shared":
         raise InputError("a primary and a backup need one state directory", hint="pods.state: shared")
     if pods.controller == "deployment" and pods.state == "claim":
@@ -76,6 +88,9 @@ def refuse_impossible(scenario: Scenario, cluster_workers: int) -> None:
 def prepare_images(cluster: Cluster, scenario: Scenario, say: Say) -> tuple[str, str]:
     """The images of the scenario's version, built where missing, in the nodes that need them."""
     version = scenario.slurm.version
+    operator = operated.operator_of(scenario)
+    if operator is not None:
+        return operated.prepare(cluster, operator, scenario, say)
     pod = database = slurm_images.make(version, say)
     copied = slurm_images.load(cluster, [pod])
     if needs_database(scenario):
@@ -98,14 +113,25 @@ def unlabel_nodes(cluster: Cluster) -> None:
     cluster.kubectl("label", "node", *cluster.workers, f"{objects.ROLE_LABEL}-", check=False)
 
 
-def _observer_settings(scenario: Scenario) -> dict[str, Any]:
+def _observer_settings(scenario: Scenario, operator: OperatorForm | None) -> dict[str, Any]:
+    """Whom the observer asks; the names of controllers in its notes are ours, whoever made them."""
     version = scenario.slurm.version
+    names = controllers_of(scenario)
+    hosts = [re.sub(r".*\((.*)\)", r"\1", host) for host in operator.controllers] if operator else names
     path = "/livez" if version in SERVES_PROBES else ""
     return {
-        "rest_host": "slurmrestd", "rest_port": REST_PORT, "rest_version": REST_API[version],
-        "probes": [{"name": name, "host": name, "port": CTLD_PORT, "path": path} for name in controllers_of(scenario)],
+        "rest_host": server_name(operator), "rest_port": REST_PORT, "rest_version": REST_API[version],
+        "probes": [
+            {"name": name, "host": host, "port": CTLD_PORT, "path": path}
+            for name, host in zip(names, hosts, strict=False)
+        ],
         "accounting": SACCT_FIELDS[version] if needs_database(scenario) else [],
     }  # fmt: skip
+
+
+def server_name(operator: OperatorForm | None) -> str:
+    """The observer's own slurmrestd: under an operator it is beside that one's, and no fault means it."""
+    return OBSERVER_REST if operator else "slurmrestd"
 
 
 def apply(cluster: Cluster, items: list[objects.Object]) -> None:
@@ -122,16 +148,22 @@ def deploy(cluster: Cluster, scenario: Scenario, namespace: str, images: tuple[s
     (evidence / "logs").mkdir(parents=True)
     for path in (folder, evidence, evidence / "logs"):
         path.chmod(0o777)
-    (evidence / "observer.json").write_text(json.dumps(_observer_settings(scenario)))
+    operator = operated.operator_of(scenario)
+    (evidence / "observer.json").write_text(json.dumps(_observer_settings(scenario, operator)))
     label_nodes(cluster)
     files = keys.new_keys()
-    apply(cluster, objects.base(place, scenario))
-    apply(cluster, [keys.secret(namespace, files), *objects.observer(place, scenario.slurm.version)])
+    apply(cluster, objects.base(place, scenario, operator.controllers if operator else ()))
+    watching = objects.observer(place, scenario.slurm.version, server_name(operator))
+    apply(cluster, [keys.secret(namespace, files), *watching])
     if needs_database(scenario):
         apply(cluster, objects.database(place, scenario))
     began = time.time_ns()
-    found = Deployed(cluster, place, evidence, began, files)
-    if pods.controller_after:
+    reader = reader_of(operator.pods) if operator else PodReader()
+    found = Deployed(cluster, place, evidence, began, files, scenario, operator, reader)
+    if operator is not None:
+        operated.evidence_folders(operator, evidence)
+        apply(cluster, operated.slurm_objects(operator, place, scenario, len(cluster.workers) - 1))
+    elif pods.controller_after:
         apply(cluster, objects.worker_set(place, scenario))
         time.sleep(max(0.0, (began + pods.controller_after - time.time_ns()) / SECOND))
         apply(cluster, objects.controller(place, scenario))
@@ -173,8 +205,10 @@ def wait_until_idle(deployed: Deployed, scenario: Scenario, limit_s: float = IDL
         time.sleep(0.2)
 
 
-def remove(cluster: Cluster, namespace: str) -> None:
+def remove(cluster: Cluster, namespace: str, operator: OperatorForm | None = None) -> None:
     """Delete the namespace and its folder, and wait until its pods are gone."""
+    if operator is not None:
+        operated.finish(cluster, operator, namespace)
     cluster.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found", check=False)
     cluster.kubectl(
         "-n", namespace, "delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false", check=False

@@ -17,11 +17,12 @@ from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.events import Event
 from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import DaemonFault, Fault, NodeAction, Scenario
 from slurmtwin_e2e.collect.sources import read_jobcomp
 from slurmtwin_e2e.facts import cpus_of_nodes
 from slurmtwin_e2e.images import Say
-from slurmtwin_e2e.kind import deploy
+from slurmtwin_e2e.kind import deploy, operated
 from slurmtwin_e2e.kind.api import Api
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.collect import clocks, evidence, metrics, pinning, table
@@ -30,7 +31,7 @@ from slurmtwin_e2e.kind.collect.informer import Change
 from slurmtwin_e2e.kind.collect.kube_rows import KubeRows
 from slurmtwin_e2e.kind.deploy import Deployed
 from slurmtwin_e2e.kind.faults.base import FaultError, Reach, reach
-from slurmtwin_e2e.kind.faults.schedule import FaultRunner, Step, planned_ns
+from slurmtwin_e2e.kind.faults.schedule import FaultRunner, Planned, Step, planned_ns
 from slurmtwin_e2e.kind.manifests.slurm_files import CTLD_PORT, SERVES_PROBES, controllers_of, workers_of
 from slurmtwin_e2e.plan import job_options
 
@@ -109,12 +110,12 @@ def admin_action(number: int, fault: Fault) -> dict[str, Any]:
     return {"at_ns": fault.at, "do": "command", "admin": True, "argv": argv, "fault": number}
 
 
-def plan_faults(scenario: Scenario, repetition: int, repetitions: int) -> list[tuple[int, ClusterFault, int]]:
-    """(place in the scenario, fault, planned time) of every cluster fault of one repetition."""
+def plan_faults(scenario: Scenario, repetition: int, repetitions: int) -> list[tuple[int, Planned, int]]:
+    """(place in the scenario, fault or step, planned time) of what this program does in one repetition."""
     return [
         (number, fault, planned_ns(fault, scenario.name, number, repetition, repetitions))
         for number, fault in enumerate(scenario.faults)
-        if isinstance(fault, ClusterFault)
+        if isinstance(fault, Planned)
     ]
 
 
@@ -130,15 +131,16 @@ def run_once(
     """Run the scenario. The namespace is removed whatever happens; `keep`: copy the evidence there first."""
     deploy.refuse_impossible(scenario, len(cluster.workers))
     actions = submit_actions(jobs) + accounting_actions(scenario)
-    actions += [admin_action(n, f) for n, f in enumerate(scenario.faults) if not isinstance(f, ClusterFault)]
+    actions += [admin_action(n, f) for n, f in enumerate(scenario.faults) if not isinstance(f, Planned)]
     planned = plan_faults(scenario, repetition, repetitions)
     namespace = namespace_of(scenario, repetition)
     images = deploy.prepare_images(cluster, scenario, say)
-    deploy.remove(cluster, namespace)
+    operator = operated.operator_of(scenario)
+    deploy.remove(cluster, namespace, operator)
     api = Api(cluster.kubeconfig)
-    collector = Collector(api, namespace)
+    collector = Collector(api, namespace, [operator.group] if operator else [])
     collector.start()
-    serving = controllers_of(scenario) if scenario.slurm.version in SERVES_PROBES else ()
+    serving = controllers_of(scenario) if scenario.slurm.version in SERVES_PROBES and operator is None else ()
     reader = metrics.MetricsReader(api, metrics.sources(cluster.nodes, namespace, serving, CTLD_PORT))
     begun = time.monotonic()
     load = os.getloadavg()[0]
@@ -178,7 +180,7 @@ def run_once(
         reader.stop()
         if tools is not None:
             tools.close()
-        deploy.remove(cluster, namespace)
+        deploy.remove(cluster, namespace, operator)
 
 
 def _accounting(scenario: Scenario, deployed: Deployed) -> dict[str, Any] | None:
@@ -216,9 +218,9 @@ def _pinned(tools: Reach) -> list[Event]:
     out: list[Event] = []
     for node in tools.cluster.workers:
         names = [
-            item["metadata"]["name"]
+            tools.deployed.reader.name(item)
             for item in tools.api.request("GET", f"/api/v1/namespaces/{tools.deployed.namespace}/pods")["items"]
-            if item["spec"].get("nodeName") == node and item["metadata"]["labels"].get("app") == "slurmd"
+            if item["spec"].get("nodeName") == node and tools.deployed.reader.app(item) == "slurmd"
         ]
         pods = []
         for name in names:
@@ -237,7 +239,7 @@ def _rows(
     """The whole table and the number of holes in it."""
     documents = [f.model_dump(mode="json", exclude_defaults=True) | {"kind": f.kind} for f in scenario.faults]
     own_error = max((abs(o.value_ns) + o.error_ns for o in offsets), default=0)
-    kube = KubeRows(receipt_error_ns, own_error)
+    kube = KubeRows(receipt_error_ns, own_error, deployed.reader)
     for change in changes:
         kube.take(change)
     lines = deploy.notes(deployed.evidence)
@@ -262,6 +264,8 @@ def check_scenario(scenario: Scenario) -> None:
     plan_faults(scenario, 1, 1)
     deploy.refuse_impossible(scenario, sum(g.count for c in scenario.clusters for g in c.workers) or 3)
     names = workers_of(scenario).names
+    if not scenario.pods.operator and any(isinstance(fault, OperatorStep) for fault in scenario.faults):
+        raise InputError("a step of an operator needs one", hint="pods.operator: slinky")
     for fault in scenario.faults:
         if isinstance(fault, ClusterFault):
             _refuse_target(fault, names)

@@ -52,6 +52,22 @@ def make(version: str, say: Say, target: str = "slurm") -> str:
     return name
 
 
+def make_on(base: str, folder: Path, name: str, say: Say) -> str:
+    """Build an image of a folder's Dockerfile on top of one of ours, unless it is here and made of both; its name."""
+    digest = hashlib.sha256(image_id(base).encode())
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
+    wanted = digest.hexdigest()[:32]
+    if has_image(name) and docker("inspect", "-f", RECIPE_FORM, name).stdout.strip() == wanted:
+        return name
+    say(f"building {name} on {base}")
+    docker(
+        "build", "--network", "host", "--build-arg", f"SLURM={base}", "--label", f"{RECIPE_LABEL}={wanted}", "-t", name,
+        str(folder), limit_s=900,
+    )  # fmt: skip
+    return name
+
+
 def packages(version: str, target: str = "slurm") -> dict[str, str]:
     """Package -> exact Debian version, as the image recorded them when it was built."""
     name = image_name(version, target)

@@ -23,15 +23,15 @@ def paths(namespace: str, custom: Sequence[str] = ()) -> list[str]:
     ]  # fmt: skip
 
 
-def custom_paths(api: Api, namespace: str) -> list[str]:
-    """The list paths of every namespaced custom resource of ours that the cluster serves."""
+def custom_paths(api: Api, namespace: str, more: Sequence[str] = ()) -> list[str]:
+    """The list paths of every namespaced custom resource of ours, or of the groups `more`, that the cluster serves."""
     out = []
     try:
         groups = api.request("GET", "/apis")["groups"]
     except ApiError:
         return []
     for group in groups:
-        if group["name"] == OWN_GROUP or group["name"].endswith(f".{OWN_GROUP}"):
+        if group["name"] in (OWN_GROUP, *more) or group["name"].endswith(f".{OWN_GROUP}"):
             version = group["preferredVersion"]["groupVersion"]
             for resource in api.request("GET", f"/apis/{version}")["resources"]:
                 if resource["namespaced"] and "/" not in resource["name"]:
@@ -42,10 +42,10 @@ def custom_paths(api: Api, namespace: str) -> list[str]:
 class Collector:
     """Watches a namespace and the nodes, from start() to stop(); `changes` is in order of receipt."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: Api, namespace: str, groups: Sequence[str] = ()) -> None:
         self.changes: list[Change] = []
         self._lock = threading.Lock()
-        watched = paths(namespace, custom_paths(api, namespace))
+        watched = paths(namespace, custom_paths(api, namespace, groups))
         self._informers = [Informer(api, path, self._take) for path in watched]
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._informers]
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin_e2e.collect.run_events import detail
 from slurmtwin_e2e.kind.collect.informer import Change
+from slurmtwin_e2e.operators.reading import PodReader
 
 SECOND: Final = 1_000_000_000
 HALF_SECOND: Final = SECOND // 2
@@ -203,7 +204,8 @@ EXACT: Final = (Kind.LEASE_RENEWED,)
 class KubeRows:
     """Changes of all informers to rows; t_ns is unix time (the table moves it to the run's zero)."""
 
-    def __init__(self, receipt_error_ns: int, own_error_ns: int = 0) -> None:
+    def __init__(self, receipt_error_ns: int, own_error_ns: int = 0, reader: PodReader | None = None) -> None:
+        self._reader = reader or PodReader()
         self._error = receipt_error_ns
         self._own_error = own_error_ns
         self._objects: dict[tuple[str, str], dict[str, Any]] = {}
@@ -222,9 +224,10 @@ class KubeRows:
             return
         key = (change.resource, change.object["metadata"]["uid"])
         old = self._objects.get(key)
-        new = None if change.verb == "DELETED" else change.object
+        item = self._reader.named(change.object) if change.resource == "pods" else change.object
+        new = None if change.verb == "DELETED" else item
         if change.verb == "LISTED":
-            self._objects[key] = change.object
+            self._objects[key] = item
             return
         for fact in READERS.get(change.resource, custom_facts)(old, new):
             self._add(change.t_ns, fact)

@@ -62,6 +62,9 @@ class Reach:
 
     def pod(self, target: str) -> PodPlace:
         """The pod that a target names. Raises FaultError when none runs."""
+        operator, reader = self.deployed.operator, self.deployed.reader
+        if target == "operator" and operator is not None:
+            target = operator.pod
         space, _, start = target.rpartition("/")
         namespace = space or self.deployed.namespace
         app, _, name = start.partition(":")
@@ -72,7 +75,7 @@ class Reach:
             if space:
                 fits = meta["name"].startswith(start)
             else:
-                fits = meta["labels"].get("app") == app and (not name or meta["name"] == name)
+                fits = reader.app(item) == app and (not name or reader.name(item) == name)
             if fits and status.get("phase") == "Running" and "deletionTimestamp" not in meta:
                 statuses = status.get("containerStatuses") or [{}]
                 container = str(statuses[0].get("containerID", "")).rpartition("//")[2]
@@ -145,6 +148,11 @@ class Fault(ABC):
     def __init__(self, fault: ClusterFault, tools: Reach) -> None:
         self.fault = fault
         self.tools = tools
+
+    @property
+    def kind(self) -> str:
+        """What the scenario calls it."""
+        return self.fault.kind
 
     def prepare(self) -> None:
         """Look up what inject() needs, shortly before its time."""

@@ -12,10 +12,12 @@ from typing import Any, Final
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError, SlurmtwinError
+from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin_e2e.kind.faults.base import Fault, Reach
 from slurmtwin_e2e.kind.faults.kube import NodeDelete, NodeMark, NodePause, NodeStop, PodDelete
 from slurmtwin_e2e.kind.faults.memory import GroupKill, JobMemory
 from slurmtwin_e2e.kind.faults.network import DnsOutage, NetworkCut, StaleWatch
+from slurmtwin_e2e.kind.faults.operator import OperatorChange
 from slurmtwin_e2e.kind.faults.processes import ProcessFreeze, ProcessSignal
 from slurmtwin_e2e.kind.faults.services import ApiServer, ClockJump, ConfigChange, ImagePull, JwtRotate
 from slurmtwin_e2e.kind.faults.storage import DiskFill, VolumeLost
@@ -27,10 +29,12 @@ CLASSES: Final = (
     NetworkCut, DnsOutage, StaleWatch, ApiServer, ImagePull, JwtRotate, ConfigChange, ClockJump,
     DiskFill, VolumeLost,
 )  # fmt: skip
+Planned = ClusterFault | OperatorStep
+"""What the runner does at its planned time; everything else is the observer's."""
 BY_KIND: Final[dict[str, type[Fault]]] = {kind: cls for cls in CLASSES for kind in cls.kinds}
 
 
-def planned_ns(fault: ClusterFault, name: str, number: int, repetition: int, repetitions: int) -> int:
+def planned_ns(fault: Planned, name: str, number: int, repetition: int, repetitions: int) -> int:
     """Planned time of fault `number` of scenario `name`: `at`, or inside the repetition's part of `within`.
 
     Repetition k of n (from 1) falls into [at + within*(k-1)/n, at + within*k/n), at a place that depends on the
@@ -64,7 +68,7 @@ class FaultRunner:
     """Runs a scenario's cluster faults, each in a thread of its own."""
 
     def __init__(
-        self, tools: Reach, faults: Sequence[tuple[int, ClusterFault, int]], zero_ns: int,
+        self, tools: Reach, faults: Sequence[tuple[int, Planned, int]], zero_ns: int,
         say: Callable[[str], Any],
     ) -> None:  # fmt: skip
         self.steps: list[Step] = []
@@ -97,11 +101,16 @@ class FaultRunner:
             self.steps.append(step)
         self._say(f"fault {step.number} {step.what} {(step.before_ns - self._zero) / SECOND:.3f} s {step.text}"[:200])
 
-    def _run(self, number: int, fault: ClusterFault, at_ns: int) -> None:
+    def _make(self, fault: Planned) -> Fault:
+        if isinstance(fault, OperatorStep):
+            return OperatorChange(fault, self._tools)
+        return BY_KIND[fault.kind](fault, self._tools)
+
+    def _run(self, number: int, fault: Planned, at_ns: int) -> None:
         planned = self._zero + at_ns
-        one = BY_KIND[fault.kind](fault, self._tools)
         done: Fault | None = None
         try:
+            one = self._make(fault)
             _sleep_until(planned - PREPARE_NS)
             one.prepare()
             _sleep_until(planned)
@@ -131,7 +140,7 @@ class FaultRunner:
             try:
                 one.clear()
             except SlurmtwinError as error:
-                self._say(f"{one.fault.kind} is not undone: {error}")
+                self._say(f"{one.kind} is not undone: {error}")
 
 
 def _sleep_until(t_ns: int) -> None:

@@ -6,6 +6,7 @@ Names within the namespace: slurmctld-0 (and -1) for the controllers, the scenar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -237,20 +238,23 @@ def worker_set(place: Place, scenario: Scenario) -> list[Object]:
     return [_service(place, "slurmd", SLURMD_PORT, selector, headless=True), app | {"spec": body}]
 
 
-def observer(place: Place, version: str) -> list[Object]:
-    """slurmrestd and the observer, on the control plane: no fault of a worker reaches them."""
+def observer(place: Place, version: str, server_name: str = "slurmrestd") -> list[Object]:
+    """slurmrestd and the observer, on the control plane: no fault of a worker reaches them.
+
+    server_name: another one where an operator has a slurmrestd of its own, which is not the observer's.
+    """
     options = ["-a", "rest_auth/jwt", "-s", REST_PLUGIN[version], f"0.0.0.0:{REST_PORT}"]
     server = _container(place, "slurmrestd", options, REST_PORT)
     spec: Object = {
         "nodeSelector": {"node-role.kubernetes.io/control-plane": ""}, "enableServiceLinks": False,
         "tolerations": [{"operator": "Exists"}], "volumes": _volumes(place), "terminationGracePeriodSeconds": 1,
     }  # fmt: skip
-    rest = {"app": "slurmrestd"}
+    rest = {"app": server_name}
     look = {"app": "observer"}
     return [
-        _service(place, "slurmrestd", REST_PORT, rest),
+        _service(place, server_name, REST_PORT, rest),
         {
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(place, "slurmrestd", "slurmrestd"),
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(place, server_name, server_name),
             "spec": {"selector": {"matchLabels": rest}, "template": {
                 "metadata": {"labels": OWNED | rest}, "spec": spec | {"containers": [server]}}},
         },
@@ -288,13 +292,13 @@ def _config_map(place: Place, name: str, files: dict[str, str]) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _meta(place, name, name), "data": files}
 
 
-def base(place: Place, scenario: Scenario) -> list[Object]:
+def base(place: Place, scenario: Scenario, hosts: Sequence[str] = ()) -> list[Object]:
     """Namespace and configuration, before any pod."""
     namespace = {
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": place.namespace, "labels": OWNED},
     }  # fmt: skip
-    return [namespace, _config_map(place, "slurm-config", config_files(scenario))]
+    return [namespace, _config_map(place, "slurm-config", config_files(scenario, hosts))]
 
 
 def as_list(objects: list[Object]) -> Object:

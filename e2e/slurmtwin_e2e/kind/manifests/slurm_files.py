@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,8 +99,11 @@ def _value(conf: Mapping[str, Scalar], name: str) -> str:
     return next((str(v) for k, v in conf.items() if k.lower() == name.lower()), "")
 
 
-def slurm_conf(scenario: Scenario) -> str:
-    """slurm.conf for every pod. Nodes register themselves (slurmd -Z), so no NodeName line is in it."""
+def slurm_conf(scenario: Scenario, hosts: Sequence[str] = ()) -> str:
+    """slurm.conf for every pod; hosts: values of SlurmctldHost where somebody else makes the controllers.
+
+    Nodes register themselves (slurmd -Z), so no NodeName line is in it.
+    """
     section = scenario.slurm
     forced = FORCED | AUTH[section.version]
     for name, word in MERGED.items():
@@ -117,7 +120,7 @@ def slurm_conf(scenario: Scenario) -> str:
         forced |= {"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageHost": "slurmdbd"}
     taken = {key.lower() for key in forced} | {"slurmctldhost"}
     lines = [f"{key}={value}" for key, value in section.conf.items() if key.lower() not in taken]
-    lines += [f"SlurmctldHost={name}({name})" for name in controllers_of(scenario)]
+    lines += [f"SlurmctldHost={host}" for host in hosts or [f"{name}({name})" for name in controllers_of(scenario)]]
     lines += [f"{key}={value}" for key, value in forced.items()]
     for first, group in (("NodeSet", section.nodesets), ("PartitionName", section.partitions)):
         for values in group:
@@ -128,9 +131,9 @@ def slurm_conf(scenario: Scenario) -> str:
     return "\n".join(lines) + "\n"
 
 
-def config_files(scenario: Scenario) -> dict[str, str]:
+def config_files(scenario: Scenario, hosts: Sequence[str] = ()) -> dict[str, str]:
     """Files of the ConfigMap: slurm.conf, cgroup.conf where the version can do without cgroups, slurmdbd.conf."""
-    files = {"slurm.conf": slurm_conf(scenario)}
+    files = {"slurm.conf": slurm_conf(scenario, hosts)}
     if scenario.slurm.version != "22.05":
         files["cgroup.conf"] = "CgroupPlugin=disabled\n"
     return files

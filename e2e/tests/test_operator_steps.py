@@ -1,0 +1,174 @@
+"""Steps that change an operator's objects: the request made, its proof, and what takes it back."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.operator_steps import OperatorStep
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin_e2e.kind.api import Api, ApiError
+from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.deploy import Deployed
+from slurmtwin_e2e.kind.faults import operator as steps
+from slurmtwin_e2e.kind.faults.base import FaultError, Reach
+from slurmtwin_e2e.kind.faults.operator import OperatorChange, before, holds
+from slurmtwin_e2e.kind.manifests.objects import Place
+from slurmtwin_e2e.operators.form import load_operator
+
+NODESETS = "/apis/slinky.slurm.net/v1beta1/namespaces/st-x-1/nodesets/w"
+RESTAPI = "/apis/slinky.slurm.net/v1beta1/namespaces/st-x-1/restapis/slurm"
+
+
+def merge(item: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    out = dict(item) if isinstance(item, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = merge(out.get(key), value)
+    return out
+
+
+class Server:
+    """An API server with two objects; patches move the generation."""
+
+    def __init__(self, deaf: bool = False) -> None:
+        self.objects: dict[str, Any] = {
+            NODESETS: {"metadata": {"name": "w", "generation": 1}, "spec": {"replicas": 2, "template": {}}},
+            RESTAPI: {"metadata": {"name": "slurm", "uid": "u", "labels": {"a": "b"}}, "spec": {"replicas": 1},
+                      "status": {"x": 1}},
+        }  # fmt: skip
+        self.deaf = deaf
+        self.asked: list[tuple[str, str, Any]] = []
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """GET or DELETE."""
+        self.asked.append((method, path, body))
+        if path not in self.objects:
+            raise ApiError(404, "not found")
+        if method == "DELETE" and not self.deaf:
+            return self.objects.pop(path)
+        return copy.deepcopy(self.objects[path])
+
+    def patch(self, path: str, body: Any) -> None:
+        """A merge patch."""
+        self.asked.append(("PATCH", path, body))
+        if not self.deaf:
+            self.objects[path] = merge(self.objects[path], body)
+
+
+class Hand:
+    """A cluster whose kubectl is only listened to."""
+
+    def __init__(self) -> None:
+        self.applied: list[Any] = []
+
+    def kubectl(self, *arguments: str, stdin: str) -> str:
+        """One call."""
+        self.applied.append((arguments, json.loads(stdin)))
+        return ""
+
+
+def change(server: Server, named: bool = True, **step: Any) -> OperatorChange:
+    """A step on a run under slinky."""
+    case = Scenario.model_validate(
+        {"schema": "slurmtwin/scenario/1", "name": "x", "pods": {"operator": "slinky"},
+         "slurm": {"nodes": [{"NodeName": "w-[0-1]", "CPUs": 1}]}}
+    )  # fmt: skip
+    hand = cast(Cluster, Hand())
+    place = Place("st-x-1", "i", "i", "/shared")
+    deployed = Deployed(hand, place, Path("/nowhere"), 0, {}, case, load_operator("slinky") if named else None)
+    return OperatorChange(
+        OperatorStep.model_validate({"at": "1s"} | step), Reach(hand, deployed, cast(Api, server))
+    )  # fmt: skip
+
+
+def test_scale_patches_the_replicas_and_takes_them_back() -> None:
+    """One merge patch of one object; cleared by its old value."""
+    server = Server()
+    one = change(server, kind="operator.scale", target="workers", count=1)
+    one.prepare()
+    one.inject()
+    assert server.asked[-1] == ("PATCH", NODESETS, {"spec": {"replicas": 1}})
+    assert one.prove().startswith("w has generation")
+    one.clear()
+    assert server.objects[NODESETS]["spec"]["replicas"] == 2
+
+
+def test_a_deleted_object_is_proven_gone_and_made_anew() -> None:
+    """Deletion as kubectl does it; what clear() applies is the old object without what the server wrote."""
+    server = Server()
+    one = change(server, kind="operator.delete", target="rest")
+    one.prepare()
+    one.inject()
+    assert server.asked[-1] == ("DELETE", RESTAPI, {"propagationPolicy": "Background"})
+    assert one.prove() == "slurm is gone"
+    one.clear()
+    hand = cast(Hand, one.tools.cluster)
+    assert hand.applied == [
+        (("apply", "-f", "-"), {"metadata": {"name": "slurm", "labels": {"a": "b"}}, "spec": {"replicas": 1}})
+    ]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [{"kind": "operator.scale", "target": "workers", "count": 1}, {"kind": "operator.delete", "target": "rest"}],
+)
+def test_a_step_without_effect_is_not_proven(step: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers and does nothing: the run is spoilt, not recorded."""
+    monkeypatch.setattr(steps, "until", _once)
+    one = change(Server(deaf=True), **step)
+    one.prepare()
+    one.inject()
+    with pytest.raises(FaultError, match="as before"):
+        one.prove()
+
+
+def _once(seen: Any, fail: str) -> str:
+    said = str(seen())
+    if not said:
+        raise FaultError(fail)
+    return said
+
+
+def test_two_updates_differ() -> None:
+    """Each update writes another revision, so each is an update."""
+    server = Server()
+    revisions = []
+    for _ in range(2):
+        one = change(server, kind="operator.update", target="workers")
+        one.prepare()
+        one.inject()
+        spec = server.objects[NODESETS]["spec"]
+        revisions.append(spec["template"]["metadata"]["annotations"]["slurmtwin.org/revision"])
+    assert revisions[0] != revisions[1]
+
+
+def test_an_object_that_is_not_there_fails_the_run() -> None:
+    """A missing object is found before the planned time."""
+    with pytest.raises(FaultError, match="controllers"):
+        change(Server(), kind="operator.configure", target="controller", set={"KillWait": 3}).prepare()
+
+
+def test_a_run_without_an_operator_takes_no_step() -> None:
+    """Said when the fault is made."""
+    with pytest.raises(InputError, match="no operator runs"):
+        change(Server(), named=False, kind="operator.scale", target="workers", count=1)
+
+
+def test_the_reverse_of_a_patch_is_exact() -> None:
+    """Old values come back, fields that were not there go away."""
+    item = {"spec": {"a": 1, "b": {"c": 2}}, "kind": "X"}
+    patch = {"spec": {"a": 5, "b": {"c": 3, "d": 4}, "new": {"x": 1}}}
+    assert merge(merge(item, patch), before(item, patch)) == item
+    assert holds(merge(item, patch), patch)
+    assert not holds(item, patch)
