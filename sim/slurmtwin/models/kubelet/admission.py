@@ -6,7 +6,6 @@ lifecycle/predicate.go. Amounts: thousandths of a core, bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,23 +46,42 @@ def resources_of(pod: Pod) -> PodResources:
 def asked(pod: Pod) -> tuple[int, int]:
     """(CPU, memory) that a pod takes of a node: the most it needs at once (resource helpers PodRequests())."""
     resources = resources_of(pod)
+    if not resources.init_containers:
+        containers = resources.containers
+        return sum(c.milli_cpu for c in containers), sum(c.memory_bytes.get("memory", 0) for c in containers)
     cpu = {c.name: c.milli_cpu for c in resources.all_containers()}
     memory = {c.name: c.memory_bytes.get("memory", 0) for c in resources.all_containers()}
     return peak(resources, cpu), peak(resources, memory)
 
 
-def fits(pod: Pod, others: Iterable[Pod], capacity: NodeCapacity) -> str:
-    """ "" if the pod has room beside the others, else the reason: OutOfpods, OutOfcpu, OutOfmemory."""
-    cpu, memory = asked(pod)
-    count = 0
-    for other in others:
-        other_cpu, other_memory = asked(other)
-        cpu, memory, count = cpu + other_cpu, memory + other_memory, count + 1
-    if count + 1 > capacity.pods:
-        return "OutOfpods"
-    own_cpu, own_memory = asked(pod)
-    if own_cpu and cpu > capacity.milli_cpu:
-        return "OutOfcpu"
-    if own_memory and memory > capacity.memory:
-        return "OutOfmemory"
-    return ""
+class Room:
+    """What the pods on a node hold of it.
+
+    A pod counts from its admission until its containers have ended (kubelet_pods.go filterOutInactivePods()).
+    """
+
+    def __init__(self, capacity: NodeCapacity) -> None:
+        self._capacity = capacity
+        self._held: dict[str, tuple[int, int]] = {}
+        self._milli_cpu = 0
+        self._memory = 0
+
+    def take(self, pod: Pod) -> str:
+        """Give the pod its room; the reason if there is none: OutOfpods, OutOfcpu, OutOfmemory."""
+        cpu, memory = asked(pod)
+        if len(self._held) + 1 > self._capacity.pods:
+            return "OutOfpods"
+        if cpu and self._milli_cpu + cpu > self._capacity.milli_cpu:
+            return "OutOfcpu"
+        if memory and self._memory + memory > self._capacity.memory:
+            return "OutOfmemory"
+        self._held[pod.meta.uid] = (cpu, memory)
+        self._milli_cpu += cpu
+        self._memory += memory
+        return ""
+
+    def leave(self, uid: str) -> None:
+        """The pod's containers have ended."""
+        cpu, memory = self._held.pop(uid, (0, 0))
+        self._milli_cpu -= cpu
+        self._memory -= memory

@@ -200,9 +200,9 @@ class ContainerRuntime:
             lambda: self.settle_memory(uid),
         )  # fmt: skip
         self.told(uid)
-        done()
         program.start(place)
         self.settle_memory(uid)
+        done()
 
     def _ended(self, found: RuntimePod, instance: Instance, code: int) -> None:
         """The main process has ended, and all others of its PID namespace with it."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.models.api_server.client import Client
-from slurmtwin.models.api_server.collector import container_ended, container_started, pod_fact
+from slurmtwin.models.api_server.collector import Fact, container_ended, container_started, pod_fact
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Container, Node, Pod, PodStatus
-from slurmtwin.models.kubelet.admission import NodeCapacity, fits, resources_of
+from slurmtwin.models.kubelet.admission import NodeCapacity, Room, resources_of
 from slurmtwin.models.kubelet.back_off import BackOff
 from slurmtwin.models.kubelet.defaults import KubeletDefaults
 from slurmtwin.models.kubelet.eviction import EvictionState
@@ -27,6 +27,7 @@ from slurmtwin.models.kubelet.pod_status import Run, Seen, generate, pod_quality
 from slurmtwin.models.kubelet.pod_worker import PodWorker, evicted
 from slurmtwin.models.kubelet.probe_loop import ProbeLoops
 from slurmtwin.models.kubelet.probes import Answer, Probed, ProbeKind
+from slurmtwin.models.kubelet.quality_of_service import QosClass
 from slurmtwin.models.kubelet.relist import Relist, Ticks
 from slurmtwin.models.kubelet.status_sender import StatusSender
 
@@ -97,6 +98,7 @@ class Kubelet:
             lambda: self.eviction.conditions if self.eviction is not None else (),
         )  # fmt: skip
         self.workers: dict[str, PodWorker] = {}
+        self.room = Room(settings.capacity)
         self._runtime_silent_ns: int | None = None
         self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name)
 
@@ -211,8 +213,7 @@ class Kubelet:
             answer = self.resources.admit(resources_of(pod))
             if not answer.admitted:
                 return answer.reason
-        others = [w.pod for w in self.workers.values() if w.stage == "sync" and not w.pod.finished]
-        refused = fits(pod, others, self.settings.capacity)
+        refused = self.room.take(pod)
         if refused and self.resources is not None:
             self.resources.remove(pod.meta.uid)
         return refused
@@ -248,7 +249,8 @@ class Kubelet:
             worker.removed()
 
     def resources_free(self, uid: str) -> None:
-        """What the pod held returns with the next admission or reconcile."""
+        """What the pod held is free; its CPUs return with the next admission or reconcile."""
+        self.room.leave(uid)
         if self.resources is not None:
             self.resources.remove(uid)
 
@@ -274,21 +276,27 @@ class Kubelet:
         self.record(pod, "Pulled", f'Container image "{container.image}" already present on machine')
 
     def container_started(self, pod: Pod, container: Container) -> None:
-        """It runs."""
+        """It runs, unless it has died at once: then nobody ever sees it run (recorded in x63-oom-slurmd)."""
         self.record(pod, "Created", f"Created container: {container.name}")
         self.record(pod, "Started", f"Started container {container.name}")
         if self.resources is not None and pod.meta.uid in self.resources.pods:
             self.resources.container_started(pod.meta.uid, container.name)
         instance = self.runtime.pod(pod).newest(container.name)
-        if instance is not None and container in pod.spec.containers:
-            self.client.server.stamp(container_started(pod, container.name, instance.restart))
+        if instance is not None and instance.running and container in pod.spec.containers:
+            self._stamp(lambda: container_started(pod, container.name, instance.restart))
 
     def _container_ended(self, uid: str, instance: Instance) -> None:
         """The runtime dates an end; the API server will learn of it unless the object is gone."""
         worker = self.workers.get(uid)
         if worker is not None and not worker.gone and any(c.name == instance.name for c in worker.pod.spec.containers):
-            fact = container_ended(worker.pod, instance.name, instance.reason, instance.exit_code)
-            self.client.server.stamp(fact)
+            pod = worker.pod
+            self._stamp(lambda: container_ended(pod, instance.name, instance.reason, instance.exit_code))
+
+    def _stamp(self, fact: Callable[[], Fact]) -> None:
+        """Date something now, where somebody writes rows."""
+        server = self.client.server
+        if server.on_stamp:
+            server.stamp(fact())
 
     # statuses
 
@@ -298,8 +306,13 @@ class Kubelet:
         old = self.statuses.status(uid) or pod.status
         return generate(
             pod, seen, waiting, lambda name, run: self._is_started(uid, name, run),
-            lambda name, run: self._is_ready(pod, name, run), self.clock.now_ns, terminal, old,
+            lambda name, run: self._is_ready(pod, name, run), self.clock.now_ns, terminal, old, self.quality(pod),
         )  # fmt: skip
+
+    def quality(self, pod: Pod) -> QosClass:
+        """The pod's QoS class."""
+        worker = self.workers.get(pod.meta.uid)
+        return worker.quality if worker is not None else pod_quality(pod)
 
     def _is_started(self, uid: str, name: str, run: Run) -> bool:
         if not self.probes.has(uid, name, "startup"):
@@ -328,7 +341,7 @@ class Kubelet:
         was, now = before.conditions.get("Ready"), status.conditions.get("Ready")
         if now is not None and (was is None or was.status != now.status) and (now.status == "True" or was is not None):
             kind = Kind.POD_READY if now.status == "True" else Kind.POD_UNREADY
-            self.client.server.stamp(pod_fact(kind, pod))
+            self._stamp(lambda: pod_fact(kind, pod))
         if self.statuses.set(pod, status, finished):
             self.probes.wake(pod.meta.uid)
 

@@ -126,12 +126,12 @@ def initialised(pod: Pod, seen: Seen) -> bool:
 
 def generate(
     pod: Pod, seen: Seen, waiting: Mapping[str, str], started: Callable[[str, Run], bool],
-    ready: Callable[[str, Run], bool], now_ns: int, terminal: bool, old: PodStatus, created: bool = True,
+    ready: Callable[[str, Run], bool], now_ns: int, terminal: bool, old: PodStatus, quality: QosClass,
 ) -> PodStatus:  # fmt: skip
     """The status of a pod.
 
     waiting: reasons why containers could not be started at the last sync. started and ready: what the probes say of a
-    container that runs. terminal: its containers have been stopped for good. created: the node has begun with it.
+    container that runs. terminal: its containers have been stopped for good.
     """
     init = tuple(_container(pod, c, seen, waiting, started, ready, "PodInitializing") for c in pod.spec.init_containers)
     default = "PodInitializing" if pod.spec.init_containers else "ContainerCreating"
@@ -149,7 +149,7 @@ def generate(
     return PodStatus(
         phase=phase, reason=old.reason, message=old.message, conditions=conditions, containers=containers,
         init_containers=init, ip=seen.ip or old.ip, started_ns=old.started_ns if old.started_ns is not None else now_ns,
-        nominated_node=old.nominated_node, qos=pod_quality(pod) if created else old.qos,
+        nominated_node=old.nominated_node, qos=quality,
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ class PodWorker:
         self._kubelet = kubelet
         self.pod = pod
         self.uid = pod.meta.uid
+        self.quality = pod_quality(pod)
         self.stage: Stage = "sync"
         self.gone = False
         """Its object is no longer there."""
@@ -224,6 +225,9 @@ class PodWorker:
 
     def _stop(self, instances: list[Instance], message: str | None, done: Callable[[], None]) -> None:
         kubelet = self._kubelet
+        if not instances:
+            done()
+            return
         for instance in instances:
             if instance.running:
                 kubelet.record(self.pod, "Killing", message or f"Stopping container {instance.name}")
@@ -285,7 +289,7 @@ class PodWorker:
         kubelet, pod = self._kubelet, self.pod
         others = [c.memory or c.memory_limit for c in pod.spec.containers]
         adj = oom_score_adj(
-            pod_quality(pod), container.memory or container.memory_limit, max(kubelet.memory, MIB), pod.spec.priority,
+            self.quality, container.memory or container.memory_limit, max(kubelet.memory, MIB), pod.spec.priority,
             min(others, default=0) if container.restartable else None,
         )  # fmt: skip
         kubelet.container_begins(pod, container)

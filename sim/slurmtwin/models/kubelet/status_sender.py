@@ -32,6 +32,8 @@ class _Entry:
     version: int = 1
     told: int = 0
     deleting: bool = False
+    there: PodStatus | None = None
+    """What the API server answered last."""
 
 
 class StatusSender:
@@ -77,7 +79,7 @@ class StatusSender:
             return
         if entry.finished and pod.meta.deletion_ns is not None and not entry.deleting:
             self._enqueue(pod.meta.uid)
-        elif entry.told == entry.version and _differs(pod.status, entry.status):
+        elif pod.status is not entry.there and entry.told == entry.version and _differs(pod.status, entry.status):
             entry.told = 0
             self._sweep_later()
 
@@ -113,6 +115,7 @@ class StatusSender:
                 self._sweep_later()
             else:
                 entry.told = version
+                entry.there = answer.status
                 self._delete_finished(uid, entry, answer)
         self._next()
 
