@@ -38,6 +38,7 @@ class OneNode:
     costs: StartCosts = field(default_factory=StartCosts)
     cgroups: int = 2
     eviction: Any = None
+    use: Any = None
     resources: Any = None
     volumes_ready: Callable[[Pod], bool] = lambda pod: True
     milli_cpu: int = 4000
@@ -55,7 +56,7 @@ class OneNode:
         )  # fmt: skip
         node = Node(meta=Meta(name="n1"), status=NodeStatus(milli_cpu=self.milli_cpu, memory=8 * GIB))
         settings = KubeletSettings(
-            defaults=kubelet_defaults(self.version), eviction=self.eviction, latency=lambda: 4 * MS,
+            defaults=kubelet_defaults(self.version), eviction=self.eviction, use=self.use, latency=lambda: 4 * MS,
             capacity=NodeCapacity(milli_cpu=self.milli_cpu, memory=8 * GIB),
         )  # fmt: skip
         self.machine = Machine(

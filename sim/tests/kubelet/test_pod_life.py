@@ -10,9 +10,11 @@ import pytest
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
-from slurmtwin.models.api_server.objects import Condition, Container, Node, Pod, Probe
+from slurmtwin.contract.quantity import MIB
+from slurmtwin.models.api_server.objects import Condition, Container, Node, Pod, Probe, Volume
 from slurmtwin.models.kubelet.container_runtime import StartCosts
-from slurmtwin.models.kubelet.eviction import EvictionState, Observation, PodUse, read_thresholds
+from slurmtwin.models.kubelet.eviction import EvictionState, read_thresholds
+from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.kubelet.program import Service
 
 STARTED, ENDED, WAITING = Kind.CONTAINER_STARTED, Kind.CONTAINER_ENDED, Kind.CONTAINER_WAITING
@@ -437,29 +439,73 @@ def test_a_pod_without_room_is_refused_for_good(one_node: Any) -> None:
     assert (node.pod("b").status.phase, node.pod("b").status.reason) == ("Failed", "OutOfcpu")
 
 
-def test_an_evicted_pod_fails_and_is_not_started_again(one_node: Any) -> None:
-    """Hard: 1 s is asked for, 2 s are given; DisruptionTarget is set (kubernetes.md 2.16)."""
-    state = EvictionState(read_thresholds({"memory.available": "100Mi"}, {}, {}, {}), 300 * SECOND)
-    node = one_node(lambda pod, container: Service(stop_ns=None), eviction=lambda: state)
-    node.create()
+def hungry(memory_mib: int) -> Any:
+    """A program of so many MiB that ignores SIGTERM."""
+    return Service(stop_ns=None, memory=memory_mib * MIB)
 
-    def press() -> None:
-        kubelet = node.machine.kubelet
-        uid = node.pod().meta.uid
-        seen = {"memory.available": Observation(1, 8 << 30)}
-        [eviction] = state.look(node.env.now_ns, seen, [PodUse(uid=uid)]).evictions
-        kubelet.evict(eviction.uid, eviction.grace_ns, "The node was low on resource: memory.")
-        kubelet.report.changed()
 
-    node.at(10, press)
-    node.create(name="b", at_s=30)
-    node.run(60)
-    pod = node.pod()
+def pressed(one_node: Any, thresholds: dict[str, str], **use: int) -> Any:
+    """A node of 1000 MiB with these hard thresholds; its pods' names say their MiB."""
+    return one_node(
+        lambda pod, container: hungry(int(pod.meta.name.split("-")[0])),
+        eviction=lambda: EvictionState(read_thresholds(thresholds, {}, {}, {}), 300 * SECOND),
+        use=NodeUse(1000 * MIB, **use),
+    )
+
+
+def test_a_node_that_is_short_of_memory_evicts_one_pod_after_the_other(one_node: Any) -> None:
+    """Looked at each 10 s; the largest over its request first; the next look when the evicted one is gone. 2 s between
+    SIGTERM and SIGKILL though a hard threshold asks for 1 (kubernetes.md 2.16).
+    """
+    node = pressed(one_node, {"memory.available": "300Mi"})
+    for name, at_s in (("200-a", 1), ("350-b", 20), ("400-c", 40)):
+        node.create(name=name, at_s=at_s)
+    node.run(120)
+    ended = {said["pod"]: row.t_ns / SECOND for row, said in node.rows(ENDED)}
+    assert list(ended) == ["d/400-c"]
+    assert 42.5 < ended["d/400-c"] < 53.5
+    pod = node.pod("400-c")
     assert (pod.status.phase, pod.status.reason) == ("Failed", "Evicted")
     assert pod.status.conditions["DisruptionTarget"].status == "True"
-    assert node.times(ENDED) == [pytest.approx(12, abs=0.1)]
-    assert node.server.get(Node, "n1").status.conditions["MemoryPressure"].status == "True"
-    assert node.pod("b").status.reason == "Evicted"
+    assert node.pod("350-b").status.phase == "Running"
+
+
+def test_memory_pressure_lasts_five_minutes_and_refuses_best_effort_pods(one_node: Any) -> None:
+    """evictionPressureTransitionPeriod; the condition goes out with the node's next status."""
+    node = pressed(one_node, {"memory.available": "500Mi"})
+    node.create(name="600-a")
+    node.create(name="1-b", at_s=60)
+    node.create(Container(name="c", memory=MIB), name="2-c", at_s=61)
+    node.create(name="3-d", at_s=400)
+    node.run(420)
+    assert node.pod("1-b").status.reason == "Evicted"
+    assert node.pod("2-c").status.phase == "Running"
+    assert node.pod("3-d").status.phase == "Running"
+    assert node.server.get(Node, "n1").status.conditions["MemoryPressure"].status == "False"
+
+
+def test_unused_images_go_before_a_pod_has_to(one_node: Any) -> None:
+    """Disk: 60 of 100 MiB are used by the system, half of that by images nobody needs."""
+    node = pressed(
+        one_node, {"nodefs.available": "20%"}, disk=100 * MIB, system_disk=60 * MIB, reclaimable_disk=30 * MIB
+    )
+    node.create(name="1-a")
+    node.at(20, lambda: node.runtime.write(node.pod("1-a").meta.uid, 30 * MIB))
+    node.run(60)
+    assert node.pod("1-a").status.phase == "Running"
+    node.at(70, lambda: node.runtime.write(node.pod("1-a").meta.uid, 30 * MIB))
+    node.run(120)
+    assert node.pod("1-a").status.reason == "Evicted"
+
+
+def test_a_pod_over_the_size_of_its_volume_goes_without_any_pressure(one_node: Any) -> None:
+    """emptyDir sizeLimit (localStorageEviction())."""
+    node = pressed(one_node, {}, disk=1000 * MIB)
+    node.create(name="1-a", volumes=(Volume(name="scratch", size=10 * MIB),))
+    node.at(20, lambda: node.runtime.write(node.pod("1-a").meta.uid, 11 * MIB))
+    node.run(60)
+    assert node.pod("1-a").status.reason == "Evicted"
+    assert node.server.get(Node, "n1").status.conditions["DiskPressure"].status == "False"
 
 
 def test_equal_seeds_give_equal_rows(one_node: Any) -> None:

@@ -91,6 +91,8 @@ class RuntimePod:
     ready: bool = False
     ip: str = ""
     new_address: bool = False
+    disk: int = 0
+    """Bytes of its writable layers, logs and emptyDir volumes on the node's disk."""
     instances: dict[str, list[Instance]] = field(default_factory=dict)
     """Container name -> its last runs, newest last; older ones are collected (at most two are kept)."""
 
@@ -131,6 +133,8 @@ class ContainerRuntime:
         self.health_changed: Callable[[str, str], None] = lambda uid, name: None  # noqa: ARG005
         self.ended: Callable[[str, Instance], None] = lambda uid, instance: None  # noqa: ARG005
         """Told an end as it happens, for its date; a kubelet acts on it after its next relist only."""
+        self.use_changed: Callable[[], None] = _nobody
+        """Told that pods use more or less memory or disk than before."""
         self.oom_killed: Callable[[str, OomKill], None] = lambda uid, kill: None  # noqa: ARG005
         self._programs = programs
         self._addresses = addresses
@@ -163,6 +167,7 @@ class ContainerRuntime:
     def remove_pod(self, uid: str) -> None:
         """Sandbox, containers and cgroup of a pod that has ended are removed."""
         self.pods.pop(uid, None)
+        self.use_changed()
 
     # containers
 
@@ -254,6 +259,7 @@ class ContainerRuntime:
         found = self.pods.get(uid)
         if found is None:
             return
+        self.use_changed()
         for kill in settle(found.cgroup, self.cgroups, self.single_process_oom):
             self.oom_killed(uid, kill)
             instance = found.newest(kill.container)
@@ -265,6 +271,11 @@ class ContainerRuntime:
             elif instance.program is not None:
                 for process in kill.killed:
                     instance.program.process_killed(process)
+
+    def write(self, uid: str, size: int) -> None:
+        """A pod writes so many bytes to the node's disk (negative: removes them)."""
+        self.pods[uid].disk = max(0, self.pods[uid].disk + size)
+        self.use_changed()
 
     # the daemon and the machine
 
@@ -314,3 +325,7 @@ class ContainerRuntime:
         """The machine boots: records of pods are on its disk, none of them runs, memory-backed volumes are empty."""
         self.clock = DaemonClock(self.env)
         self.serving = True
+
+
+def _nobody() -> None:
+    return None

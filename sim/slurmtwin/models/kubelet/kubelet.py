@@ -22,6 +22,7 @@ from slurmtwin.models.kubelet.back_off import BackOff
 from slurmtwin.models.kubelet.defaults import KubeletDefaults
 from slurmtwin.models.kubelet.eviction import EvictionState
 from slurmtwin.models.kubelet.image_pulls import ImagePulls
+from slurmtwin.models.kubelet.node_pressure import NodePressure, NodeUse
 from slurmtwin.models.kubelet.node_status import NodeReport
 from slurmtwin.models.kubelet.pod_status import Run, Seen, generate, pod_quality
 from slurmtwin.models.kubelet.pod_worker import PodWorker, evicted
@@ -53,6 +54,8 @@ class KubeletSettings:
     capacity: NodeCapacity
     eviction: Callable[[], EvictionState] | None = None
     """A fresh state of the eviction manager; None: no thresholds."""
+    use: NodeUse | None = None
+    """What the machine has, for the eviction manager; None: memory alone, nothing used beside pods."""
     latency: Callable[[], int] | None = None
     """Of a request to the API server."""
     record_events: bool = True
@@ -92,15 +95,26 @@ class Kubelet:
             self.clock, self.client, Ticks(now_ns + draw(0, defaults.status_sweep_ns), defaults.status_sweep_ns),
             self._object_gone,
         )  # fmt: skip
-        self.eviction = settings.eviction() if settings.eviction is not None else None
+        self.workers: dict[str, PodWorker] = {}
+        self.pressure = self._new_pressure()
         self.report = NodeReport(
             self.clock, self.client, node, defaults, draw, self._health,
-            lambda: self.eviction.conditions if self.eviction is not None else (),
+            lambda: self.pressure.state.conditions if self.pressure is not None else (),
         )  # fmt: skip
-        self.workers: dict[str, PodWorker] = {}
         self.room = Room(settings.capacity)
         self._runtime_silent_ns: int | None = None
         self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name)
+
+    def _new_pressure(self) -> NodePressure | None:
+        settings = self.settings
+        if settings.eviction is None:
+            return None
+        period_ns = self.defaults.eviction_ns
+        return NodePressure(
+            self.clock, Ticks(self.started_ns + self.draw(0, period_ns), period_ns), self.defaults,
+            settings.eviction(), settings.use or NodeUse(self.memory), self.runtime, self.workers, self.evict,
+            lambda: self.report.changed(),
+        )  # fmt: skip
 
     # its life
 
@@ -110,6 +124,8 @@ class Kubelet:
         runtime.told = self._touched
         runtime.health_changed = self.probes.wake
         runtime.ended = self._container_ended
+        if self.pressure is not None:
+            runtime.use_changed = self.pressure.touched
         self.relist.begin()
         self.report.begin()
         self._informer.on_synced.append(self._adopt)
@@ -207,7 +223,7 @@ class Kubelet:
 
     def _admit(self, pod: Pod) -> str:
         """canAdmitPod(): the reason of a refusal, or ""."""
-        if self.eviction is not None and not self.eviction.admits(pod_quality(pod), pod.spec.priority):
+        if self.pressure is not None and not self.pressure.state.admits(pod_quality(pod), pod.spec.priority):
             return "Evicted"
         if self.resources is not None and pod.meta.uid not in self.resources.pods:
             answer = self.resources.admit(resources_of(pod))
