@@ -93,8 +93,7 @@ def run_twin(one: Replication) -> Sequence[Event]:
     options = TwinOptions(
         seed=one.seed, replication=one.number, keep=True, times=one.times, durations=one.durations, scaled=one.scaled
     )
-    events: Sequence[Event] = run_scenario(one.scenario, one.base_dir, options, one.jobs).events
-    return events
+    return run_scenario(one.scenario, one.base_dir, options, one.jobs).kept or []
 
 
 def batches(

@@ -15,6 +15,7 @@ import platform
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -44,13 +45,16 @@ class Manifest:
 def software_block() -> dict[str, Any]:
     """slurmtwin's own version and those of the libraries whose results depend on them."""
     names = ("slurmtwin", "simpy", "numpy", "pyarrow", "pandas", "scipy", "pydantic")
-    out: dict[str, Any] = {}
-    for name in names:
-        try:
-            out[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            out[name] = None
-    return out
+    return {name: _version(name) for name in names}
+
+
+@lru_cache
+def _version(name: str) -> str | None:
+    """Of an installed distribution; looking it up reads files, and a campaign asks for each run."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def environment_block() -> dict[str, Any]:

@@ -242,3 +242,13 @@ def test_durations_and_rules_are_scaled_outside_the_scenario(tmp_path: Path) -> 
     scenario = load_scenario(tmp_path / "a.yaml")
     assert change(scenario, "duration:pod-start", 2.0).durations == {"pod-start": 2.0}
     assert change(scenario, "rule:shutdown-wait", 0.5).rules == {"shutdown-wait": 0.5}
+
+
+def test_the_twin_itself_answers_a_replication() -> None:
+    """Two replications of a real recording have its milestones, and differ in nothing but their draws."""
+    (group,) = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-main.yaml")])
+    (batch,) = batches(group.path, group.folders[0], group.version, Variant(), 2)
+    times = run_batch(batch)
+    assert times.shape == (2, len(group.scenario.expect.phases), 2)
+    assert (times[0] != times[1]).any()
+    assert (run_batch(batch) == times).all()
