@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,3 +147,11 @@ def test_slurmdbd_runs_on_the_host_that_its_file_names() -> None:
     config, _, app = objects.database(PLACE, scenario())
     host = app["spec"]["template"]["spec"]["hostname"]
     assert f"DbdHost={host}\n" in config["data"]["slurmdbd.conf"]
+
+
+def test_a_scenario_is_recorded_with_another_version(tmp_path: Path) -> None:
+    """Its folder is that version's, and its slurm.conf."""
+    old = batch.of_version(scenario(), "22.05")
+    assert batch.Wanted(old, 1).folder(tmp_path) == tmp_path / "case" / "22.05" / batch.PLACE / "1"
+    assert "AuthType=auth/munge\n" in slurm_conf(old)
+    assert batch.of_version(scenario(), None) == scenario()

@@ -1,8 +1,8 @@
 """Record scenarios on one cluster, with the quiet runs that belong to the batch: only what is missing.
 
-Usage: `python -m slurmtwin_e2e.kind.batch [--cluster NAME] [--repetitions 3] [--beside 3] FILE…`. Scenarios that touch
-a Kubernetes node run alone; the others may run beside each other, each in a namespace of its own: what they wait for
-are timers, and the host's load stands in every manifest.
+Usage: `python -m slurmtwin_e2e.kind.batch [--cluster NAME] [--version 22.05] [--repetitions 3] [--beside 3] FILE…`.
+Scenarios that touch a Kubernetes node run alone; the others may run beside each other, each in a namespace of its own:
+what they wait for are timers, and the host's load stands in every manifest.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from slurmtwin.contract.errors import SlurmtwinError
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin_e2e.images import RELEASES
 from slurmtwin_e2e.kind import deploy, lifecycle, operated
 from slurmtwin_e2e.kind.attach import attach
 from slurmtwin_e2e.kind.cluster import Cluster
@@ -56,6 +57,14 @@ class Wanted:
         kinds = [f.kind for f in self.scenario.faults if isinstance(f, ClusterFault)]
         node_targets = [f for f in self.scenario.faults if isinstance(f, ClusterFault) and "@" in f.target]
         return bool(node_targets) or any(kind.startswith(ALONE) for kind in kinds)
+
+
+def of_version(scenario: Scenario, version: str | None) -> Scenario:
+    """The scenario with another version of Slurm; None: its own."""
+    if version is None:
+        return scenario
+    slurm = scenario.slurm.model_dump(by_alias=True) | {"version": version}
+    return scenario.model_copy(update={"slurm": type(scenario.slurm).model_validate(slurm)})
 
 
 def missing(scenarios: Sequence[Scenario], repetitions: int, root: Path) -> Iterator[Wanted]:
@@ -156,6 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Record what is missing. Exit 0 when nothing failed, 1 otherwise."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--version", choices=sorted(RELEASES), help="of Slurm, instead of the scenario's own")
     parser.add_argument("--cluster", default="", help="a running cluster of ours; default: one is made")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--beside", type=int, default=1, help="so many runs at once")
@@ -163,8 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path("scenarios/recordings"))
     parser.add_argument("--keep", type=Path, help="keep each run's evidence folder here")
     options = parser.parse_args(arguments)
+    scenarios = [of_version(load_scenario(path), options.version) for path in options.files]
     made, failed = record_batch(
-        [load_scenario(path) for path in options.files], options.root, repetitions=options.repetitions,
+        scenarios, options.root, repetitions=options.repetitions,
         budget_s=options.budget, beside=options.beside, cluster_name=options.cluster, keep=options.keep,
     )  # fmt: skip
     say(f"{made} recorded, {len(failed)} failed" + "".join(f"; {text}" for text in failed))
