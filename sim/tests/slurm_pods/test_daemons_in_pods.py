@@ -124,14 +124,8 @@ def test_a_full_volume_takes_slurmd_and_takes_it_again_with_the_next_job(pods_ri
 
 def test_a_start_that_needs_more_than_the_full_volume_leaves_is_killed_again_and_again(pods_rig: Any) -> None:
     """Recorded in x63-oom-slurmd, first repetition: CrashLoopBackOff, requeue only when pings fail (DOWN)."""
-    rig = pods_rig([LONG], memory_mib=256, guaranteed=False)
-
-    def fill() -> None:
-        rig.programs.fill(rig.slurm_id(), GIB)
-        for program in rig.programs.slurmds.values():
-            object.__setattr__(program.settings, "start_peak", lambda: 20 * MIB)
-
-    rig.at(30, fill)
+    rig = pods_rig([LONG], memory_mib=256, guaranteed=False, late_fill=lambda: 5 * MIB)
+    rig.at(30, lambda: rig.programs.fill(rig.slurm_id(), GIB))
     rig.run(120)
     assert len(rig.times(ENDED, "apiserver", app="slurmd")) >= 3
     assert rig.times(Kind.CONTAINER_WAITING, reason="CrashLoopBackOff")

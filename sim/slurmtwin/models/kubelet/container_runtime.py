@@ -203,6 +203,7 @@ class ContainerRuntime:
             lambda code: self._ended(found, instance, code),
             lambda: self.health_changed(uid, name),
             lambda: self.settle_memory(uid),
+            lambda pages: self._late_pages(found, instance, pages),
         )  # fmt: skip
         self.told(uid)
         program.start(place)
@@ -253,6 +254,14 @@ class ContainerRuntime:
         program.killed()
 
     # memory
+
+    def _late_pages(self, found: RuntimePod, instance: Instance, pages: int) -> None:
+        """Into a container that lives they are pages like all others."""
+        if instance.running:
+            instance.cgroup.volume_pages += pages
+            self.settle_memory(found.uid)
+        else:
+            found.cgroup.orphan_pages += pages
 
     def settle_memory(self, uid: str) -> None:
         """The kernel looks at the pod's limits; who it kills dies now (container_memory.py)."""

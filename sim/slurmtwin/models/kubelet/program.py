@@ -39,6 +39,8 @@ class Place:
     """What a probe would meet is different from now on."""
     memory_changed: Callable[[], None]
     """Memory in the container grew: limits may be passed."""
+    late_pages: Callable[[int], None]
+    """So many pages more were written into the pod's volumes while its container died."""
 
 
 class Program(Protocol):

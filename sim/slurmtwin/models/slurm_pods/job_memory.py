@@ -42,7 +42,8 @@ class JobMemory:
         steps = free // self._settings.hog_step + 1
         if self._limit():
             grown = steps * self._settings.hog_step
-            self._call = self._place.clock.call_in(steps * self._settings.hog_pause_ns, self._grown, grown)
+            each_ns = self._settings.hog_pause_ns + self._settings.hog_wake()
+            self._call = self._place.clock.call_in(steps * each_ns, self._grown, grown)
 
     def _limit(self) -> int:
         return self._place.cgroup.limit
@@ -56,8 +57,7 @@ class JobMemory:
     def fill(self, size: int) -> None:
         """The job writes so many bytes into the pod's memory-backed volume, at the speed of memory.
 
-        It stops where the volume is full, or is still writing when the kernel acts: what the first victim frees is
-        filled as well.
+        It stops where the volume is full, or where the kernel acts: then it has filled some of what was freed.
         """
         cgroup = self._place.cgroup
         limit = self._limit()
@@ -74,8 +74,10 @@ class JobMemory:
         if free >= size:
             cgroup.volume_pages += size
         else:
-            cgroup.volume_pages += free + min(size - free, self._settings.slurmd_memory)
+            cgroup.volume_pages += free + 1
         self._place.memory_changed()
+        if free < size:
+            self._place.late_pages(min(size - free - 1, self._settings.late_fill()))
 
     def process_killed(self, process: Process) -> None:
         """SIGKILL to its child: the script ends with 137. To the script itself: it ends by the signal."""

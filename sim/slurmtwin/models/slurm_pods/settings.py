@@ -44,13 +44,18 @@ class DaemonPods:
     supervisor_memory: int = 22 * MIB
     stepd_memory: int = 4 * MIB
     script_memory: int = 3 * MIB
-    start_peak: Draw = lambda: 0
+    start_peak: int = 4 * MIB
     """What a container's start needs beyond that, for a moment (runc's init runs in the container's cgroup)."""
     privileged: bool = False
     """Containers may lower oom_score_adj (CAP_SYS_RESOURCE): slurmstepd is then as good as unkillable."""
     hog_step: int = 4 * MIB
-    hog_pause_ns: int = 25 * MS
-    """A job that outgrows its limit grows by a step each pause (the recorded job: 4 MiB, 20 ms and the pages' own
-    time)."""
+    hog_pause_ns: int = 20 * MS
+    """A job that outgrows its limit grows by a step, then sleeps so long (e2e/slurm_images/files/job)."""
+    hog_wake: Draw = lambda: 8 * MS
+    """What each step takes beyond that: the pages, and the way back to the CPU. One draw for all steps of a run."""
     fill_bytes_per_s: int = 700 * MIB
     """How fast a job writes into a memory-backed volume."""
+    late_fill: Draw = lambda: 2 * MIB
+    """Bytes that such a job still writes into what the first victim freed, before it is killed with its container: a
+    draw up to slurmd's memory. They decide whether the next slurmd finds room to start (recorded in x63-oom-slurmd).
+    """
