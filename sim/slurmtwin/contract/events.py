@@ -96,6 +96,9 @@ class Kind(StrEnum):
     CONTAINER_ENDED = "container.ended"  # detail.reason (OOMKilled, Error ..), exit_code, signal
     CONTAINER_WAITING = "container.waiting"  # detail.reason (CrashLoopBackOff, ErrImageNeverPull ..)
     CONTAINER_PINNED = "container.pinned"  # detail.cpuset, by = cgroup|cpu_manager
+    # cpu.overbooked: jobs hold more CPUs than their containers have; node = Kubernetes node; value = CPUs too many,
+    # unit cpu, 0: no longer; detail.cpuset = the CPUs they share, detail.jobs
+    CPU_OVERBOOKED = "cpu.overbooked"
     KUBE_NODE_CREATED = "kube_node.created"
     KUBE_NODE_DELETED = "kube_node.deleted"
     KUBE_NODE_READY = "kube_node.ready"
