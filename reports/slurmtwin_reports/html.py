@@ -15,6 +15,7 @@ from typing import Any, Final
 from slurmtwin.contract.manifest import Manifest, write_atomic
 from slurmtwin_reports import figures
 from slurmtwin_reports.conformance import ONE_STEP, Conformance, pool
+from slurmtwin_reports.coverage import Covered, coverage_context
 from slurmtwin_reports.faults.case import FaultCase
 from slurmtwin_reports.faults.section import fault_context
 from slurmtwin_reports.history import History
@@ -25,7 +26,10 @@ from slurmtwin_reports.verdict import FINDINGS, Outcome, Verdict
 
 MOST_OPEN: Final = 3
 MOST_BYTES: Final = 4_700_000
-TONES: Final = {"agree": "good", "holds": "good", "differ": "bad", "broken": "bad", "unknown": "hold"}
+TONES: Final = {
+    "agree": "good", "holds": "good", "differ": "bad", "broken": "bad", "unknown": "hold", "done": "good",
+    "partly": "known",
+}  # fmt: skip
 METRICS: Final = (
     ("Jobs", "jobs", "n"), ("Started", "started", "n"), ("Mean wait, s", "mean_wait_s", "n"),
     ("Median wait, s", "median_wait_s", "n"), ("95th percentile of waits, s", "p95_wait_s", "n"),
@@ -60,6 +64,8 @@ class Report:
     sections: Sequence[Section] = ()
     verdicts: Sequence[Verdict] = ()
     note: str = ""
+    coverage: Sequence[Covered] = ()
+    """The coverage page's entries; none: it is left out."""
     footer: str = field(default="Made by slurmtwin. Nothing in this file is loaded from elsewhere.")
 
 
@@ -84,10 +90,11 @@ def render(report: Report) -> str:
     environment.filters["num"] = number
     environment.filters["pct"] = percent
     environment.globals["chip"] = chip
-    page, section, fault = (
+    page, section, fault, covered = (
         environment.from_string((folder / name).read_text(encoding="utf-8"))
-        for name in ("report.html", "section.html", "fault.html")
+        for name in ("report.html", "section.html", "fault.html", "coverage.html")
     )
+    coverage = {**coverage_context(report.coverage), "open": not report.sections} if report.coverage else None
 
     def draw(context: dict[str, Any]) -> str:
         drawn = dict(context)
@@ -98,6 +105,7 @@ def render(report: Report) -> str:
 
     verdicts = list(report.verdicts) or [v for s in report.sections for v in s.verdicts]
     count = len(report.sections)
+    said = report.note or (lede(verdicts, count) if count or not report.coverage else "")
     anchors = {(s.scenario, s.version): f"run-{i}" for i, s in enumerate(report.sections, 1)}
     rows = sorted(scenario_rows(verdicts), key=lambda row: _URGENCY.get(row["verdict"], 2))
     for row in rows:
@@ -105,11 +113,12 @@ def render(report: Report) -> str:
         row["fine"] = row["verdict"] not in FINDINGS
     contexts = [_section(s, f"run-{i}", i, count) for i, s in enumerate(report.sections, 1)]
     return page.render(
-        title=report.title, lede=report.note or lede(verdicts, count), tiles=tiles(verdicts), rows=rows,
+        title=report.title, lede=said, tiles=tiles(verdicts), rows=rows,
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
         known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
         figures=_conformance_rows(report.sections),
         sections=fitted(contexts, draw),
+        coverage=Markup(covered.render(c=coverage)) if coverage else "",  # noqa: S704  # escaped there
     )  # fmt: skip
 
 

@@ -2,10 +2,12 @@
 
 Three rounds over the process pool: the replications of every recording; then those with a parameter halved and
 doubled, only for phases that are not already known to differ; beside them those with calibrated durations held still.
+What was made is kept in one file per scenario, named by all that it depends on, the twin's source included.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,9 +26,10 @@ from slurmtwin.campaign.replications import (
     run_all,
     run_first,
     run_twin,
+    source_sha256,
 )
 from slurmtwin.contract.errors import InputError
-from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.manifest import Manifest, write_atomic
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.pod_durations import calibrated_on
 from slurmtwin.worlds.twin import not_modelled
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from slurmtwin_reports.verdict import Verdict
 
 REPLICATIONS: Final = 200
+HOW_TO_MAKE: Final = "slurmtwin check --replicate"
 OWN_PARTITION: Final = {
     "PartitionName": "batch", "Nodes": "ALL", "Default": "YES", "MaxTime": "INFINITE", "State": "UP",
 }  # fmt: skip
@@ -69,6 +73,8 @@ class FaultOptions:
     replications: int = REPLICATIONS
     changed: int = CHANGED_REPLICATIONS
     world: World = run_twin
+    make: bool = True
+    """Make replications that are not kept; else their phases are not judged, and the section says so."""
     progress: Progress | None = None
 
 
@@ -90,11 +96,14 @@ def judge_faults(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Se
     """One section per group: properties, and phases where the twin models the scenario and was not fitted to it."""
     judging = [_Group(group, options) for group in groups]
     todo = [one for one in judging if one.compared]
-    _make(todo, [[Variant(BASE)]] * len(todo), options.replications, options)
-    for one in todo:
+    new = [one for one in todo if not one.read_kept()]
+    _make(new, [[Variant(BASE)]] * len(new), options.replications, options)
+    for one in new:
         one.judge()
-    _make(todo, [one.wanted() for one in todo], options.changed, options)
-    _make(todo, [[Variant(STILL)]] * len(todo), options.replications, options)
+    _make(new, [one.wanted() for one in new], options.changed, options)
+    _make(new, [[Variant(STILL)]] * len(new), options.replications, options)
+    for one in new:
+        one.keep()
     shown = run_tasks(run_first, [b for one in todo for b in one.first_batches()], options.workers)
     places = iter(shown)
     for one in todo:
@@ -131,6 +140,7 @@ class _Group:
         self.times: dict[tuple[Variant, int], list[Times]] = {}
         self.verdicts: list[PhaseVerdict] = []
         self.twins: list[Sequence[Event]] = []
+        self.kept = self._kept()
         self.why_not = self._why_not()
 
     @property
@@ -144,7 +154,47 @@ class _Group:
         if {str(real.manifest.results.get("run_id")) for real in self.reals} & calibrated_on():
             return "calibrated durations come from these runs"
         asked = not_modelled(self.group.scenario) if self.options.world is run_twin else ""
-        return f"the twin does not model {asked}" if asked else ""
+        if asked:
+            return f"the twin does not model {asked}"
+        missing = not self.options.make and (self.kept is None or not self.kept.exists())
+        return f"no replications are kept for it and today's twin; {HOW_TO_MAKE} makes them" if missing else ""
+
+    def _kept(self) -> Path | None:
+        """The file of all its replications, named by everything they depend on."""
+        options = self.options
+        if options.cache is None:
+            return None
+        digest = hashlib.sha256(self.group.path.read_bytes())
+        for folder in self.group.folders:
+            for path in sorted(folder.iterdir()):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        asked = [options.seed, options.replications, options.changed, f"{options.world.__module__}"]
+        digest.update(f"{asked} {options.world.__qualname__} {self.group.version} {source_sha256()}".encode())
+        return options.cache / f"{self.group.scenario.name}-{digest.hexdigest()}.npz"
+
+    def read_kept(self) -> bool:
+        """Take what was made before; False where nothing was."""
+        import numpy as np
+
+        if self.kept is None or not self.kept.exists():
+            return False
+        with np.load(self.kept, allow_pickle=False) as found:
+            for key in found.files:
+                name, factor, place = key.split("|")
+                self.take(Variant(name, float(factor)), int(place), found[key])
+        return True
+
+    def keep(self) -> None:
+        """Write all times to one file."""
+        import io
+
+        import numpy as np
+
+        if self.kept is not None:
+            stream = io.BytesIO()
+            made = {f"{v.name}|{v.factor}|{place}": np.concatenate(t) for (v, place), t in self.times.items()}
+            np.savez_compressed(stream, **made)  # type: ignore[arg-type]
+            write_atomic(self.kept, stream.getvalue())
 
     def take(self, variant: Variant, place: int, times: Times) -> None:
         """One batch of one recording, in the order of the batches."""

@@ -220,6 +220,6 @@ def _keep(path: Path, times: Times) -> None:
 
 def prune(cache: Path, most: int = MOST_KEPT) -> None:
     """Remove the files that were written longest ago, so that `most` stay."""
-    files = sorted(cache.glob("*.npy"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    files = sorted([*cache.glob("*.npy"), *cache.glob("*.npz")], key=lambda path: (path.stat().st_mtime_ns, path.name))
     for path in files[: max(0, len(files) - most)]:
         path.unlink(missing_ok=True)

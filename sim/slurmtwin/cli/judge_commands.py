@@ -104,6 +104,8 @@ def _not_held_against_twin(groups: Sequence[FaultGroup], sections: Sequence[Sect
 @click.option("--all", "every", is_flag=True, help="Print every verdict, not one row per scenario.")
 @click.option("--plans", is_flag=True, help="Replay recorded passes of the operator instead (default: all recordings).")
 @click.option("--core", "core", default="", metavar="COMMAND", help="With --plans: a core that speaks JSON lines.")
+@click.option("--replicate", is_flag=True, help="Make the replications of fault scenarios that are not kept: some "
+              "minutes. Without it their phases are judged where replications are kept.")  # fmt: skip
 @click.option("--cache", metavar="FOLDER", help="Where replications are kept [default: the user's cache folder].")
 @click.option("--live", is_flag=True, help="Run real Slurm now, once for each scenario and in its version, instead of "
               "reading recordings. Needs Docker and PATHs.")  # fmt: skip
@@ -111,7 +113,7 @@ def _not_held_against_twin(groups: Sequence[FaultGroup], sections: Sequence[Sect
 def check(
     paths: tuple[str, ...], html: str | None, junitxml: str | None, verdicts: str | None, known: str,
     recordings: str, seed: int, workers: int, out: str | None, every: bool, live: bool, plans: bool,
-    core: str, cache: str | None, as_json: bool,
+    core: str, replicate: bool, cache: str | None, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Judge scenarios (files or folders; default: all shipped) in the twin, beside their recordings."""
     if plans:
@@ -121,6 +123,7 @@ def check(
     from slurmtwin.campaign.fault_judging import FaultOptions, find_fault_groups, judge_faults
     from slurmtwin.campaign.judging import comparable, find_cases, judge_cases
     from slurmtwin.campaign.replications import default_cache, prune
+    from slurmtwin_reports.coverage import load_coverage
     from slurmtwin_reports.judge import make_report
     from slurmtwin_reports.known_differences import load_known_differences
     from slurmtwin_reports.tables import (
@@ -149,13 +152,16 @@ def check(
         try:
             sections = judge_cases(cases, Path(out or scratch), seed, workers, advance)
             kept = Path(cache) if cache else default_cache()
-            faults = judge_faults(groups, FaultOptions(seed=seed, workers=workers, cache=kept, progress=advance))
+            how = FaultOptions(seed=seed, workers=workers, cache=kept, make=replicate, progress=advance)
+            faults = judge_faults(groups, how)
         finally:
             close()
         prune(kept)
         kind_only += _not_held_against_twin(groups, faults)
         sections += faults
         report = make_report("slurmtwin check", sections, accepted, complete=not paths)
+        if html and not paths:
+            report.coverage = load_coverage()
         code = exit_code(report.verdicts)
         wall_s = time.monotonic() - began
         _write_outputs(report, html, junitxml, wall_s)

@@ -136,14 +136,32 @@ def test_kept_replications_are_read_again(folder: Path) -> None:
     cache = folder / "cache"
     first = judged(folder, cache=cache)
     kept = {path.name for path in cache.iterdir()}
-    assert len(kept) == 4 * (4 + 4 + 2 * 2)  # recordings x batches of base, still, halved and doubled
+    assert len(kept) == 4 * (4 + 4 + 2 * 2) + 1  # recordings x batches of base, still, halved and doubled; all in one
     again = judged(folder, cache=cache)
     assert [v.to_dict() for v in again.verdicts] == [v.to_dict() for v in first.verdicts]
     assert {path.name for path in cache.iterdir()} == kept
+    for path in cache.glob("*.npz"):
+        path.unlink()
+    resumed = judged(folder, cache=cache)
+    assert [v.to_dict() for v in resumed.verdicts] == [v.to_dict() for v in first.verdicts]
     judged(folder, cache=cache, seed=1)
     assert len(list(cache.iterdir())) == 2 * len(kept)
     prune(cache, 5)
     assert len(list(cache.iterdir())) == 5
+
+
+def test_nothing_is_made_where_only_kept_replications_are_asked_for(folder: Path) -> None:
+    """Then its phases are not judged, with the command that would; once kept they are, and by no other source."""
+    cache = folder / "cache"
+    section = judged(folder, crashed, cache=cache, make=False)
+    assert outcomes(section) == {}
+    assert section.fault is not None
+    assert "--replicate" in section.fault.why_not
+    made = judged(folder, cache=cache)
+    kept = judged(folder, cache=cache, make=False)
+    assert outcomes(kept) == outcomes(made) != {}
+    (folder / "case.yaml").write_text(SCENARIO + "# another text\n")
+    assert outcomes(judged(folder, cache=cache, make=False)) == {}
 
 
 @pytest.mark.parametrize("edit", [("toleration: 40s", "toleration: 41s"), ("nth: 1", "nth: 1"), ("at: 20s", "at: 20s")])
