@@ -61,3 +61,4 @@ def test_processes_of_containers_and_their_servants_are_seen(tmp_path: Path) -> 
         (folder / "cgroup").write_text(f"{group}\n")
     found = sorted(comm for _, comm in container_processes(tmp_path))
     assert found == ["containerd-shim", "sleep"]
+    assert [comm for _, comm in container_processes(tmp_path, ["ab"])] == ["containerd-shim"]

@@ -87,15 +87,25 @@ def _predicted(phase: Phase) -> str:
     return f"{phase.low / SECOND:g}..{high}"
 
 
+def by_version(scenario: Scenario, recordings: Path) -> list[tuple[str, list[Path]]]:
+    """(name, run folders) of the scenario's own version, and of each other as `NAME (VERSION)`."""
+    found: dict[str, list[Path]] = {scenario.slurm.version: []}
+    for path in sorted((recordings / scenario.name).glob("*/pods/*/manifest.json")):
+        found.setdefault(path.parts[-4], []).append(path.parent)
+    own = scenario.slurm.version
+    return [(scenario.name if version == own else f"{scenario.name} ({version})", found[version]) for version in found]
+
+
 def scenario_lines(
-    scenario: Scenario, folders: Sequence[Path], reasons: Mapping[str, str]
+    scenario: Scenario, folders: Sequence[Path], reasons: Mapping[str, str], name: str = ""
 ) -> tuple[list[str], list[str]]:
-    """The table of one scenario, and the phases that differ, as SCENARIO/PHASE."""
+    """The table of one scenario, and the phases that differ, as NAME/PHASE; name: default the scenario's."""
+    name = name or scenario.name
     loads = [str(read_manifest(folder).resources.get("host_load", "?")) for folder in folders]
     tables = [read_rows(folder) for folder in folders]
     loaded = f" at host load {', '.join(loads)}" if loads else ""
     lines = [
-        f"## {scenario.name}", "", f"{scenario.title}. {scenario.source}. {len(folders)} repetitions{loaded}.", "",
+        f"## {name}", "", f"{scenario.title}. {scenario.source}. {len(folders)} repetitions{loaded}.", "",
         "| phase | predicted, s | recorded, s | verdict | rests on | reason |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     differing: list[str] = []
@@ -103,9 +113,9 @@ def scenario_lines(
         spans = [span(rows, phase) for rows in tables]
         said = verdict(phase, spans)
         if said == DIFFER:
-            differing.append(f"{scenario.name}/{phase.name}")
+            differing.append(f"{name}/{phase.name}")
         shown = "; ".join(map(_text, spans)) or "-"
-        reason = reasons.get(f"{scenario.name}/{phase.name}", "") if said == DIFFER else ""
+        reason = reasons.get(f"{name}/{phase.name}", "") if said == DIFFER else ""
         lines.append(f"| {phase.name} | {_predicted(phase)} | {shown} | {said} | {phase.rests_on} | {reason} |")
     return [*lines, ""], differing
 
@@ -143,10 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scenario = load_scenario(path)
         if not scenario.expect.phases:
             continue
-        folders = sorted(p.parent for p in (options.recordings / scenario.name).glob("*/pods/*/manifest.json"))
-        made, found = scenario_lines(scenario, folders, reasons)
-        lines += made
-        differing |= set(found)
+        for name, folders in by_version(scenario, options.recordings):
+            made, found = scenario_lines(scenario, folders, reasons, name)
+            lines += made
+            differing |= set(found)
     options.out.write_text("\n".join(lines))
     unexplained, stale = sorted(differing - reasons.keys()), sorted(reasons.keys() - differing)
     for name in unexplained:

@@ -12,6 +12,7 @@ import pytest
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.manifest import Manifest, write_manifest
 from slurmtwin.contract.phases import Phase
+from slurmtwin.contract.scenario import Scenario
 from slurmtwin_reports import phases
 from slurmtwin_reports.history import Row
 
@@ -125,3 +126,17 @@ def test_a_difference_needs_a_reason_and_a_reason_a_difference(tmp_path: Path) -
     assert "| differ | r | the host slept |" in out.read_text()
     reasons.write_text("case/p: the host slept\ncase/q: of nothing\n")
     assert run_main() == 1
+
+
+def test_another_version_has_a_table_of_its_own(tmp_path: Path) -> None:
+    """Repetitions of two versions are never judged together; reasons name the version."""
+    scenario = Scenario.model_validate({"schema": "slurmtwin/scenario/1", "name": "case", "slurm": {}})
+    for version in ("22.05", "26.05"):
+        folder = tmp_path / "case" / version / "pods" / "1"
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text("{}")
+    found = phases.by_version(scenario, tmp_path)
+    assert [(name, [path.parts[-3] for path in folders]) for name, folders in found] == [
+        ("case", ["26.05"]),
+        ("case (22.05)", ["22.05"]),
+    ]

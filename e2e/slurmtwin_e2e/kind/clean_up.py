@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -48,15 +48,18 @@ class Ran:
     left: tuple[str, ...]
 
 
-def container_processes(proc: Path) -> Iterator[tuple[Path, str]]:
-    """(folder in /proc, comm) of every process in a container, and of the programs on the host that serve one."""
+def container_processes(proc: Path, others: Iterable[str] = ()) -> Iterator[tuple[Path, str]]:
+    """(folder in /proc, comm) of every process in a container, and of the programs on the host that serve one.
+
+    Containers `others` live their own life beside the runs: what begins and ends in them is passed over.
+    """
     for folder in proc.glob("[0-9]*"):
         try:
             comm = (folder / "comm").read_text().strip()
-            inside = "/docker/" in (folder / "cgroup").read_text()
+            group = (folder / "cgroup").read_text()
         except OSError:
             continue  # it has ended meanwhile
-        if inside or comm in OURS:
+        if ("/docker/" in group or comm in OURS) and not any(name in group for name in others):
             yield folder, comm
 
 
@@ -76,9 +79,10 @@ def _names(*patterns: str) -> frozenset[str]:
     return frozenset(str(path) for pattern in patterns for path in Path("/").glob(pattern.lstrip("/")))
 
 
-def look(proc: Path = Path("/proc")) -> Look:
-    """What is on this host that a cluster could have left, by subject."""
-    processes = list(container_processes(proc))
+def look(others: Collection[str] = (), proc: Path = Path("/proc")) -> Look:
+    """What is on this host that a cluster could have left, by subject, without the inside of containers `others`."""
+    processes = list(container_processes(proc, others))
+    groups = (path for path, _, _ in os.walk("/sys/fs/cgroup"))
     root = docker("info", "-f", "{{.DockerRootDir}}").stdout.strip()
     rules = [
         subprocess.run(["iptables", "-t", table, "-S"], capture_output=True, text=True).stdout
@@ -92,7 +96,7 @@ def look(proc: Path = Path("/proc")) -> Look:
         "processes": frozenset(f"{folder.name} {comm}" for folder, comm in processes),
         "namespaces": _namespaces([folder for folder, _ in processes]),
         "mounts": frozenset(line.split()[4] for line in (proc / "self/mountinfo").read_text().splitlines()),
-        "cgroups": frozenset(path for path, _, _ in os.walk("/sys/fs/cgroup")),
+        "cgroups": frozenset(path for path in groups if not any(name in path for name in others)),
         "links": _names("/sys/class/net/*"),
         "packet rules": frozenset("".join(rules).splitlines()),
         "Docker's folders": _names(f"{root}/containers/*", f"{root}/volumes/*/", f"{root}/overlay2/*"),
@@ -144,7 +148,7 @@ def _run(number: int, kill: signal.Signals | None, before: Look, most: dict[str,
             child.join()
         elif time.monotonic() - looked > LOOK_S:
             looked = time.monotonic()
-            now = look()
+            now = look(before["containers"])
             for subject, names in now.items():
                 most[subject] = max(most.get(subject, 0), len(names - before[subject]))
     left = settled(before, 0.0 if kill is signal.SIGKILL else SETTLE_S)
@@ -154,7 +158,7 @@ def _run(number: int, kill: signal.Signals | None, before: Look, most: dict[str,
 def settled(before: Look, limit_s: float = SETTLE_S) -> list[str]:
     """What is left, once nothing is or limit_s has passed."""
     limit = time.monotonic() + limit_s
-    while (left := added(before, look())) and time.monotonic() < limit:
+    while (left := added(before, look(before["containers"]))) and time.monotonic() < limit:
         time.sleep(0.5)
     return left
 
@@ -164,7 +168,7 @@ def run_all(count: int, kills: dict[int, signal.Signals], say: Say) -> tuple[lis
     host.prepare(say, may_reconfigure=False)
     image.ensure(say)
     lifecycle.sweep(say)
-    before = look()
+    before = look(docker("ps", "-aq", "--no-trunc").stdout.split())
     most: dict[str, int] = {}
     runs = []
     for number in range(1, count + 1):
@@ -173,7 +177,7 @@ def run_all(count: int, kills: dict[int, signal.Signals], say: Say) -> tuple[lis
         say(f"run {number} of {count}: {ran.how}, exit {ran.code}, {ran.seconds:.0f} s, {len(ran.left)} things left")
     lifecycle.sweep(say)  # the last one may have been killed
     left = settled(before)
-    after = look()
+    after = look(before["containers"])
     table = ["| what | before | a run adds at most | left at the end |", "|---|---|---|---|"]
     for subject, names in before.items():
         table.append(f"| {subject} | {len(names)} | {most.get(subject, 0)} | {len(after[subject] - names)} |")
