@@ -20,7 +20,7 @@ from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.collector import Collector
 from slurmtwin.models.api_server.objects import Node as KubeNode
-from slurmtwin.models.api_server.objects import Object, Service
+from slurmtwin.models.api_server.objects import Object
 from slurmtwin.models.api_server.server import ApiServer
 from slurmtwin.models.controllers.assemble import control_plane
 from slurmtwin.models.controllers.defaults import defaults_of
@@ -34,6 +34,7 @@ from slurmtwin.models.slurm_pods.settings import DaemonPods
 from slurmtwin.models.slurmctld.assemble import Assembly
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
+from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.pod_durations import still_durations
@@ -58,14 +59,14 @@ LEAD_NS: Final = 14 * SECOND
 SETTLED_NS: Final = 2 * SECOND
 """The cluster itself is there so long before anything is created in it."""
 REQUEST_NS: Final = (4 * MS, 20 * MS)
-WATCH_NS: Final = (5 * MS, 40 * MS)
-"""A request and a watch of a cluster on one host: receipts of quiet runs (docs/kind-slurm.md, watch_delay_ms)."""
+WATCH_NS: Final = (1 * MS, 8 * MS)
+RECEIPT_NS: Final = (5 * MS, 40 * MS)
+"""A request, a watch of a component, and the collector's watch from outside, of a cluster on one host: the last is what
+quiet runs show (docs/kind-slurm.md, watch_delay_ms), the others are part of it."""
 GRACE: Final = "node-monitor-grace-period"
-ROUND_NS: Final = 2 * SECOND
-"""supervisord restarts a process that has ended within so long (recorded in x62: 1.1 to 2.5 s)."""
-ATTEMPT_NS: Final = {False: (3000 * MS, 3500 * MS), True: (4400 * MS, 5000 * MS)}
-"""An attempt to get the configuration fails after so long: the controller's name unknown, or known and refused.
-Recorded in x16: slurmds serve 26.5 s and 41.2 s after their containers started, two and three attempts and pauses."""
+ROUNDS_NS: Final = (SECOND, 2 * SECOND)
+"""supervisord starts a process that has ended in the round after the one that reaps it; a round waits up to 1 s
+(supervisord.py runforever(): poll, transition, reap)."""
 CONFIGLESS_NS: Final = 10 * SECOND
 """slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
 
@@ -81,6 +82,10 @@ class PodAssembly(Assembly):
         lifecycle = ctld.nodes_lifecycle
         assert isinstance(lifecycle, NodeLifecycle)
         lifecycle.pings.told = partial(_asked, ctld)
+        scheduler = ctld.schedulers
+        assert isinstance(scheduler, Scheduler)
+        timers, interval_ns = ctld.conf.timers, ctld.conf.scheduler.backfill.interval_ns
+        scheduler.backfill.kept_busy = 0 < 2 * timers.slurmd_timeout_ns // 3 <= interval_ns
         return ctld
 
 
@@ -189,7 +194,7 @@ class KubePart:
         self.namespace = f"st-{scenario.name}"
         request = streams.uniform_ns("api_server.request", *REQUEST_NS)
         self.server = ApiServer(env, streams.uniform_ns("api_server.watch", *WATCH_NS))
-        Collector(env, self.server, world.sink, streams.uniform_ns("collector.watch", *WATCH_NS))
+        Collector(env, self.server, world.sink, streams.uniform_ns("collector.watch", *RECEIPT_NS))
         version = self._cluster.kubernetes
         self.plane = control_plane(
             env, self.server, defaults_of(version, options.scaled.get(GRACE, 1)), streams, request,
@@ -227,18 +232,10 @@ class KubePart:
         return DaemonPods(
             slurmctld_begin=first(1, times.slurmctld_ns, slurmctld), slurmd_begin=first(pinned, slurmd_ns, slurmd),
             config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS),
-            config_attempt=self._config_attempt(),
-            supervisor_look=world.streams.uniform_ns("supervisor", 0, world.scaled("supervisor-restart", ROUND_NS)),
+            supervisor_look=world.streams.uniform_ns(
+                "supervisor", *(world.scaled("supervisor-restart", ns) for ns in ROUNDS_NS)
+            ),
         )  # fmt: skip
-
-    def _config_attempt(self) -> Draw:
-        """How long slurmd's request for its configuration takes to fail: see ATTEMPT_NS."""
-        draws = {
-            named: self._world.streams.uniform_ns(f"config_attempt.{named}", *span)
-            for named, span in ATTEMPT_NS.items()
-        }
-        key = f"{self.namespace}/slurmctld-0"
-        return lambda: draws[self.server.find(Service, key) is not None]()
 
     def _start_costs(self) -> StartCosts:
         """Sandbox and mounts are what a pod's start has beyond its container's."""

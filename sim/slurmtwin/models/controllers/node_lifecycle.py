@@ -116,12 +116,12 @@ class NodeLifecycle:
             if EXCLUDED not in node.meta.labels:
                 zones.setdefault(zone_of(node), []).append(status)
             unsettled = unsettled or self._unsettled(node)
-        self._disruption(zones)
-        if unsettled:
+        disrupted = self._disruption(zones)
+        if unsettled or disrupted:
             self._look_by(now_ns + 1)
 
     def _examine(self, node: Node, health: _Health) -> str:
-        """tryUpdateNodeHealth() and processTaintBaseEviction() of one node; returns its Ready status."""
+        """tryUpdateNodeHealth() of one node, then its taints; returns its Ready status."""
         now_ns, defaults = self.plane.now_ns, self.plane.defaults
         never = "Ready" not in node.status.conditions
         grace_ns = defaults.node_startup_grace_ns if never else defaults.node_grace_ns
@@ -129,19 +129,24 @@ class NodeLifecycle:
         # ">" there, but the real looks are 5 s and their own work apart: the tenth is later than 50 s
         if now_ns >= health.probe_ns + grace_ns and (never or status != "Unknown"):
             self._give_up(node, was_ready=status == "True")
-            status = "Unknown"
+            return "Unknown"
+        if not never:
+            self._mark(node, status)
+        return status
+
+    def _mark(self, node: Node, status: str) -> None:
+        """processTaintBaseEviction()."""
         keys = {t.key for t in node.spec.taints if t.effect == NO_EXECUTE}
         if status == "True":
             if keys & {NOT_READY, UNREACHABLE}:
                 self._swap(node, None)
             self.zone(node).drop(node.meta.name)
-        elif not never:
+        else:
             wanted, other = (NOT_READY, UNREACHABLE) if status == "False" else (UNREACHABLE, NOT_READY)
             if other in keys:
                 self._swap(node, wanted)
             elif wanted not in keys:
                 self.zone(node).add(node.meta.name)
-        return status
 
     def _give_up(self, node: Node, was_ready: bool) -> None:
         """The kubelet stopped posting: conditions become Unknown, its pods not ready at once."""
@@ -156,11 +161,9 @@ class NodeLifecycle:
         conditions = {**node.status.conditions, **changed}
         self.plane.server.stamp(node_ready_fact(node, "Unknown"))
         self._client.patch(
-            Node,
-            node.meta.name,
-            lambda n: replace(n, status=replace(n.status, conditions=conditions)),
-            uid=node.meta.uid,
-        )
+            Node, node.meta.name, lambda n: replace(n, status=replace(n.status, conditions=conditions)),
+            lambda _: self._mark(node, "Unknown"), uid=node.meta.uid,
+        )  # fmt: skip
         if was_ready:
             self._client.event(
                 f"Node/{node.meta.name}", "NodeNotReady", f"Node {node.meta.name} status is now: NodeNotReady"
@@ -232,19 +235,22 @@ class NodeLifecycle:
             found = self._zones[name] = ZoneTainter(self.plane, self._taint_now)
         return found
 
-    def _disruption(self, zones: dict[str, list[str]]) -> None:
-        """handleDisruption(): rates by zone; when every zone is fully down all evictions stop, taints are taken off."""
+    def _disruption(self, zones: dict[str, list[str]]) -> bool:
+        """handleDisruption(): rates by zone; when every zone is fully down all evictions stop, taints are taken off.
+
+        Returns whether some zone is not as usual: the loop has to look again.
+        """
         states = {name: zone_state(found, self.plane.defaults.unhealthy_zone) for name, found in zones.items()}
         all_down = bool(states) and all(state == "full" for state in states.values())
         if all_down and self._all_disrupted:
-            return
+            return True
         if all_down:
             self._all_disrupted = True
             for node in self.plane.nodes:
                 self._swap(node, None)
             for tainter in self._zones.values():
                 tainter.set_gap(None)
-            return
+            return True
         if self._all_disrupted:
             self._all_disrupted = False
             for health in self._health.values():
@@ -252,6 +258,7 @@ class NodeLifecycle:
         for name, state in states.items():
             if name in self._zones:
                 self._zones[name].set_gap(self._gap(state, len(zones[name])))
+        return any(state != "normal" for state in states.values())
 
     def _gap(self, state: str, size: int) -> int | None:
         """Time between two nodes; None: never."""

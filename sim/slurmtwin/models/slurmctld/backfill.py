@@ -52,6 +52,9 @@ class BackfillAgent:
         self._took_ns = 0
         self._planned = 0
         """Nodes of the present reservations (planned_bitmap)."""
+        self.kept_busy = False
+        """Answers to pings, each an update of a node (agent.c reset_node_load()), come more often than cycles: there is
+        always more work. The twin sends no healthy pings, so whoever wants these cycles says so."""
         self.prune = True
         """Leave out tests that cannot start a job now (see BackfillCycle)."""
 
@@ -103,7 +106,8 @@ class BackfillAgent:
         """_more_work(): a stamp is not older than the end of the last cycle, in whole seconds."""
         ctld, last_s = self._ctld, self._last_s
         return (
-            ctld.last_job_update_s >= last_s
+            self.kept_busy
+            or ctld.last_job_update_s >= last_s
             or ctld.last_node_update_s >= last_s
             or ctld.last_part_update_s >= last_s
             or ctld.last_resv_update_s >= last_s
