@@ -25,7 +25,7 @@ from slurmtwin_e2e.images import Say
 from slurmtwin_e2e.kind import deploy, operated
 from slurmtwin_e2e.kind.api import Api
 from slurmtwin_e2e.kind.cluster import Cluster
-from slurmtwin_e2e.kind.collect import clocks, evidence, metrics, pinning, table
+from slurmtwin_e2e.kind.collect import clocks, evidence, leaks, metrics, pinning, table
 from slurmtwin_e2e.kind.collect.collector import Collector
 from slurmtwin_e2e.kind.collect.informer import Change
 from slurmtwin_e2e.kind.collect.kube_rows import KubeRows
@@ -46,6 +46,7 @@ ENDED: Final = (
 )  # fmt: skip
 FOREVER_S: Final = 10_000_000
 HOLE: Final = "hole"
+LEAK: Final = "leak"
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class RanOnce:
 
     events: list[Event]
     stop_reason: str
-    """done, max_time, hole (a watch lost changes) or fault (one could not be injected or proven)."""
+    """done, max_time, hole (a watch lost changes), fault (one could not be injected or proven), leak (of a secret)."""
     zero_ns: int
     idle_s: float
     """From the first apply until all workers were idle."""
@@ -167,7 +168,9 @@ def run_once(
         looked = [*pinned, *sampled]
         rows, holes = _rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, looked)
         errors = [step.text for step in steps if step.what == "failed"]
-        why = HOLE if holes else "fault" if errors else why
+        shown = leaks.leaked(rows, deployed.files)
+        errors += [f"a row shows a piece of {name}" for name in shown]
+        why = LEAK if shown else HOLE if holes else "fault" if errors else why
         late = [(s.before_ns - s.planned_ns) / 1e6 for s in steps if s.what == "injected"]
         if keep is not None:
             shutil.copytree(deployed.evidence, keep, dirs_exist_ok=True)
