@@ -39,6 +39,7 @@ class OneNode:
     cgroups: int = 2
     eviction: Any = None
     use: Any = None
+    on_cpus: Any = None
     resources: Any = None
     volumes_ready: Callable[[Pod], bool] = lambda pod: True
     milli_cpu: int = 4000
@@ -56,7 +57,8 @@ class OneNode:
         )  # fmt: skip
         node = Node(meta=Meta(name="n1"), status=NodeStatus(milli_cpu=self.milli_cpu, memory=8 * GIB))
         settings = KubeletSettings(
-            defaults=kubelet_defaults(self.version), eviction=self.eviction, use=self.use, latency=lambda: 4 * MS,
+            defaults=kubelet_defaults(self.version), eviction=self.eviction, use=self.use, on_cpus=self.on_cpus,
+            latency=lambda: 4 * MS,
             capacity=NodeCapacity(milli_cpu=self.milli_cpu, memory=8 * GIB),
         )  # fmt: skip
         self.machine = Machine(

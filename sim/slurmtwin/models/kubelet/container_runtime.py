@@ -126,6 +126,8 @@ class ContainerRuntime:
         self.single_process_oom = single_process_oom
         self.pods: dict[str, RuntimePod] = {}
         self.images: set[str] = set()
+        self.cpu_sets: dict[tuple[str, str], int] = {}
+        """(pod uid, container) -> the CPU set in the kernel, where a kubelet sets one (cpu_sets.py)."""
         self.serving = True
         """containerd answers."""
         self.told: Callable[[str], None] = lambda uid: None  # noqa: ARG005
@@ -328,6 +330,7 @@ class ContainerRuntime:
                 container.volume_pages = 0
             found.cgroup.orphan_pages = 0
         self._waiting.clear()
+        self.cpu_sets.clear()
         self.serving = False
 
     def power_on(self) -> None:

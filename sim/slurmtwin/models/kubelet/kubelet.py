@@ -19,6 +19,7 @@ from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Container, Node, Pod, PodStatus
 from slurmtwin.models.kubelet.admission import NodeCapacity, Room, resources_of
 from slurmtwin.models.kubelet.back_off import BackOff
+from slurmtwin.models.kubelet.cpu_sets import CpuSets
 from slurmtwin.models.kubelet.defaults import KubeletDefaults
 from slurmtwin.models.kubelet.eviction import EvictionState
 from slurmtwin.models.kubelet.image_pulls import ImagePulls
@@ -58,6 +59,10 @@ class KubeletSettings:
     """What the machine has, for the eviction manager; None: memory alone, nothing used beside pods."""
     latency: Callable[[], int] | None = None
     """Of a request to the API server."""
+    refuses: str = ""
+    """Why the kubelet exits at its start (configuration.py refuses_to_start())."""
+    on_cpus: Callable[[str, str, int], None] | None = None
+    """Told the CPU set that the kernel holds a container to: pod uid, container, set."""
     record_events: bool = True
     """Event objects (Killing, BackOff ...) are written."""
 
@@ -102,6 +107,7 @@ class Kubelet:
             lambda: self.pressure.state.conditions if self.pressure is not None else (),
         )  # fmt: skip
         self.room = Room(settings.capacity)
+        self.cpu_sets = self._new_cpu_sets()
         self._runtime_silent_ns: int | None = None
         self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name)
 
@@ -115,6 +121,18 @@ class Kubelet:
             settings.eviction(), settings.use or NodeUse(self.memory), self.runtime, self.workers, self.evict,
             lambda: self.report.changed(),
         )  # fmt: skip
+
+    def _new_cpu_sets(self) -> CpuSets | None:
+        if self.resources is None:
+            return None
+        period_ns = self.defaults.reconcile_ns
+        return CpuSets(
+            self.clock, Ticks(self.started_ns + self.draw(0, period_ns), period_ns), self.resources,
+            self.runtime.cpu_sets, self._running, self.settings.on_cpus or _nobody,
+        )  # fmt: skip
+
+    def _running(self) -> list[tuple[str, str]]:
+        return [(uid, instance.name) for uid, found in self.runtime.pods.items() for instance in found.running()]
 
     # its life
 
@@ -229,6 +247,8 @@ class Kubelet:
             answer = self.resources.admit(resources_of(pod))
             if not answer.admitted:
                 return answer.reason
+        if self.cpu_sets is not None:
+            self.cpu_sets.changed()
         refused = self.room.take(pod)
         if refused and self.resources is not None:
             self.resources.remove(pod.meta.uid)
@@ -267,6 +287,8 @@ class Kubelet:
     def resources_free(self, uid: str) -> None:
         """What the pod held is free; its CPUs return with the next admission or reconcile."""
         self.room.leave(uid)
+        if self.cpu_sets is not None:
+            self.cpu_sets.changed()
         if self.resources is not None:
             self.resources.remove(uid)
 
@@ -297,6 +319,8 @@ class Kubelet:
         self.record(pod, "Started", f"Started container {container.name}")
         if self.resources is not None and pod.meta.uid in self.resources.pods:
             self.resources.container_started(pod.meta.uid, container.name)
+        if self.cpu_sets is not None:
+            self.cpu_sets.created(pod.meta.uid, container.name)
         instance = self.runtime.pod(pod).newest(container.name)
         if instance is not None and instance.running and container in pod.spec.containers:
             self._stamp(lambda: container_started(pod, container.name, instance.restart))
@@ -416,3 +440,7 @@ class Kubelet:
         """An Event about a pod."""
         if self.settings.record_events:
             self.client.event(f"Pod/{pod.meta.name}", reason, message)
+
+
+def _nobody(_uid: str, _container: str, _cpus: int) -> None:
+    return None

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from slurmtwin.models.kubelet.cpu_manager import ManagerStartError
 from slurmtwin.models.kubelet.kubelet import Draw, Kubelet, KubeletSettings
 
 if TYPE_CHECKING:
@@ -49,16 +50,24 @@ class Machine:
         self._resources = resources
         self._volumes_ready = volumes_ready
         self.kubelet: Kubelet | None = None
+        self.refused = ""
+        """Why the kubelet did not start the last time; "": it did."""
         self._kubelet_frozen_ns: int | None = None
 
     # kubelet
 
     def start_kubelet(self) -> None:
-        """exec: also at the scenario's begin. The resource managers start on their checkpoints."""
+        """exec: also at the scenario's begin. The resource managers start on their checkpoints, or refuse to."""
         if self.kubelet is not None or not self.on:
             return
-        if self._resources is not None:
-            self._resources.start()
+        self.refused = self.settings.refuses
+        if self._resources is not None and not self.refused:
+            try:
+                self._resources.start()
+            except ManagerStartError as error:
+                self.refused = str(error)
+        if self.refused:
+            return
         kubelet = self.kubelet = Kubelet(
             self.env, self._server, self.runtime, self._node, self.settings, self._draw, self._resources,
             self._volumes_ready,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.api_server.objects import Container, Pod
     from slurmtwin.models.controller import Controller
     from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
     from slurmtwin.models.slurm_pods.settings import DaemonPods
     from slurmtwin.models.slurmd.parts import Work
 
@@ -36,6 +37,8 @@ class SlurmPrograms:
         """Node index -> the slurmd whose container runs."""
         self.slurmctlds: dict[int, SlurmctldProgram] = {}
         """Controller index -> the same."""
+        self.book: CpuBook | None = None
+        """Keeps account of CPUs that jobs hold, where the world knows the containers' CPU sets."""
         cluster.on_serving.append(self._serving_changed)
         cluster.slurmds.on_take = self._job_began
         cluster.slurmds.on_drop = self._job_over
@@ -78,13 +81,30 @@ class SlurmPrograms:
 
     def _job_began(self, work: Work) -> None:
         program = self._batch_host(work)
-        if program is not None:
-            program.job_began(work)  # type: ignore[arg-type]
+        if program is None:
+            return
+        program.job_began(work)  # type: ignore[arg-type]
+        if self.book is not None and program.place is not None:
+            place = program.place
+            container = f"{place.pod.meta.uid}/{place.container.name}"
+            self.book.begin(work.slurm_id, place.node, container, self._cpus(work))
 
     def _job_over(self, work: Work) -> None:
         program = self._batch_host(work)
         if program is not None:
             program.job_over(work)  # type: ignore[arg-type]
+        if self.book is not None:
+            self.book.end(work.slurm_id)
+
+    def _cpus(self, work: Work) -> int:
+        """CPUs that Slurm gave the job on its batch host."""
+        ctld = self._cluster.ctld
+        job = ctld.running.get(work.slurm_id) if ctld is not None else None
+        if job is None or job.alloc is None:
+            return 0
+        if job.alloc.cpus is None:
+            return self._cluster.node_confs[work.host_bit.bit_length() - 1].cpus
+        return job.alloc.cpus[(job.alloc.nodes & work.host_bit - 1).bit_count()]
 
     def _batch_host(self, work: Work) -> SlurmdProgram | None:
         return self.slurmds.get(work.host_bit.bit_length() - 1)
