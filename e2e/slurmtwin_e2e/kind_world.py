@@ -55,7 +55,7 @@ def _run(cluster: Cluster, order: RunOrder, repetition: int) -> RunAnswer:
     ran = run_once(cluster, order.scenario, order.jobs, say, repetition=repetition, repetitions=max(3, repetition))
     manifest = build_manifest(order.scenario, ran, cluster, repetition)
     if order.folder is not None:
-        write_folder(order.folder, manifest, ran.events, order.scenario, order.jobs)
+        write_folder(order.folder, manifest, ran.events, order.scenario, order.jobs, ran.passes)
     return RunAnswer(manifest, ran.events)
 
 
@@ -125,9 +125,10 @@ def _row(run_id: str, seq: int, event: Event) -> str:
 
 
 def write_folder(
-    target: Path, manifest: Manifest, events: Sequence[Event], scenario: Scenario, jobs: Sequence[JobRequest]
-) -> None:
-    """Write one run folder, whole or not at all."""
+    target: Path, manifest: Manifest, events: Sequence[Event], scenario: Scenario, jobs: Sequence[JobRequest],
+    passes: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Write one run folder, whole or not at all; passes: lines of plans.jsonl, where the operator recorded them."""
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -137,8 +138,10 @@ def write_folder(
             stream.write(json.dumps(to_dict(job), sort_keys=True, separators=(",", ":")) + "\n")
     run_id = str(manifest.results["run_id"])
     text = "".join(_row(run_id, seq, event) + "\n" for seq, event in enumerate(events))
-    with (part / "events.jsonl.gz").open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as zipped:
-        zipped.write(text.encode())
+    files = {"events.jsonl.gz": text} | ({"plans.jsonl.gz": "\n".join((*passes, ""))} if passes else {})
+    for name, content in files.items():
+        with (part / name).open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as zipped:
+            zipped.write(content.encode())
     write_manifest(part, manifest)
     shutil.rmtree(target, ignore_errors=True)
     part.replace(target)

@@ -13,7 +13,8 @@ from slurmtwin_operator.core import actions
 from slurmtwin_operator.shell.process import WATCHED
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = list(YAML(typ="safe").load_all((ROOT / "deploy" / "operator.yaml").read_text()))
+FILES = ("rights.yaml", "operator.yaml")
+DOCUMENTS = [d for name in FILES for d in YAML(typ="safe").load_all((ROOT / "deploy" / name).read_text())]
 RIGHTS = {
     (group, resource): set(rule["verbs"])
     for document in DOCUMENTS
@@ -107,3 +108,18 @@ def test_the_image_holds_every_package_that_the_shell_imports(package: str) -> N
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert not [n for n in names if n.startswith("slurmtwin.") and not n.startswith("slurmtwin.contract")]
+
+
+def test_the_recorded_operator_is_the_shipped_one_with_a_claim() -> None:
+    """Beside where it runs, its pull policy and the record, the harness changes nothing of the pod."""
+    path = ROOT.parent / "e2e" / "operators" / "reference" / "recording.yaml"
+    (recorded,) = [d for d in YAML(typ="safe").load_all(path.read_text()) if d["kind"] == "Deployment"]
+    pod = recorded["spec"]["template"]["spec"]
+    for key in ("nodeSelector", "tolerations", "volumes"):
+        del pod[key]
+    (container,) = pod["containers"]
+    assert [e["name"] for e in container["env"]][-1] == "SLURMTWIN_RECORD"
+    container["env"].pop()
+    del container["volumeMounts"]
+    container["imagePullPolicy"] = "IfNotPresent"
+    assert recorded == of("Deployment")

@@ -450,3 +450,20 @@ def test_metrics_tell_of_passes_actions_and_the_lease() -> None:
     assert 'slurmtwin_passes_total{kind="NodeSet",outcome="done"} 2.0' in text
     assert 'slurmtwin_actions_total{do="create-pod",outcome="done"} 2.0' in text
     assert "slurmtwin_leader" in text
+
+
+def test_an_object_that_went_while_a_watch_was_broken_is_dropped() -> None:
+    """No end was shown: comparing with the API server finds it, and the pod is made anew."""
+
+    async def story(b: Bench) -> None:
+        await settled(b)
+        del b.kube.objects["ns", "pods", "w-1"]
+        await b.operator.compare()
+        assert b.operator.cache.get("Pod", "ns", "w-1") is None
+        assert b.operator.cache.get("Pod", "ns", "w-0") is not None
+        b.now_ns += 10**9
+        await b.operator.lease.step()
+        await b.operator.run_pass(NODE_SET)
+        assert b.names("pods") == ["w-0", "w-1"]
+
+    play(story)

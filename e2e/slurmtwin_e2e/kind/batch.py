@@ -114,7 +114,7 @@ def record_one(cluster: Cluster, one: Wanted, root: Path, repetitions: int, besi
         manifest, environment=manifest.environment | {"host": fingerprint()},
         parameters=manifest.parameters | {"repetitions": repetitions, "runs_beside": beside},
     )  # fmt: skip
-    write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs)
+    write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs, ran.passes)
     say(f"{name}: recorded, {len(ran.events)} rows, late {ran.late_ms} ms, load {ran.load}")
     return ""
 

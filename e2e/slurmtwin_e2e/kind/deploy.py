@@ -218,4 +218,6 @@ def remove(cluster: Cluster, namespace: str, operator: OperatorForm | None = Non
         if time.monotonic() > limit:
             raise EnvironmentMissingError(f"namespace {namespace} does not go away")
         time.sleep(0.5)
+    if operator is not None:
+        operated.clear(cluster, operator, namespace)
     shutil.rmtree(cluster.shared / namespace, ignore_errors=True)

@@ -1,7 +1,7 @@
 """An operator under test on a running cluster: its image loaded, its own manifests applied, its objects made, removed.
 
-The image must be in the local Docker: nothing is pulled or built of an operator here. Its manifests (CRDs, roles,
-Deployment) are read out of the image and applied as they are.
+The image must be in the local Docker: nothing is pulled, and nothing but our own operator is built here. Its manifests
+(CRDs, roles, Deployment) are read out of the image, or beside it, and applied as they are.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from slurmtwin_e2e.images import Say
 from slurmtwin_e2e.kind import slurm_images
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.manifests.objects import Object, Place
+from slurmtwin_e2e.operators import image as own_image
 from slurmtwin_e2e.operators.form import FOLDER, OperatorForm, load_operator
 from slurmtwin_e2e.operators.placeholders import fill
 from slurmtwin_e2e.operators.values import create_values
@@ -91,7 +92,13 @@ def file_of(archive: bytes, name: str) -> str:
 
 def prepare(cluster: Cluster, form: OperatorForm, scenario: Scenario, say: Say) -> tuple[str, str]:
     """Images in the nodes, and the operator running; (image of the pods, the same for a database it has not)."""
+    if form.image == own_image.NAME:
+        own_image.make(say)
     text = manifests(form)
+    if form.record:
+        folder = cluster.shared / form.record
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o777)
     pod = make_slurm_image(form, scenario.slurm.version, say)
     for name in slurm_images.load(cluster, [pod]) + slurm_images.load(cluster, [form.image]):
         say(f"copied {name} to {cluster.name}")
@@ -148,6 +155,14 @@ def finish(cluster: Cluster, form: OperatorForm, namespace: str) -> None:
     kinds = sorted({_kind(item) for item in form.create if str(item["apiVersion"]).startswith(f"{form.group}/")})
     if kinds:
         cluster.kubectl("-n", namespace, "delete", ",".join(kinds), "--all", "--wait=false", check=False)
+
+
+def clear(cluster: Cluster, form: OperatorForm, namespace: str) -> None:
+    """Delete what the run made outside its namespace, after the namespace is gone."""
+    for item in form.create:
+        if "namespace" not in item["metadata"]:
+            name = str(fill(item["metadata"]["name"], {"namespace": namespace}))
+            cluster.kubectl("delete", item["kind"].lower(), name, "--ignore-not-found", "--wait=false", check=False)
 
 
 def _kind(item: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from slurmtwin_e2e.kind.deploy import Deployed
 from slurmtwin_e2e.kind.faults.base import FaultError, Reach, reach
 from slurmtwin_e2e.kind.faults.schedule import FaultRunner, Planned, Step, planned_ns
 from slurmtwin_e2e.kind.manifests.slurm_files import CTLD_PORT, SERVES_PROBES, controllers_of, workers_of
+from slurmtwin_e2e.operators import record
 from slurmtwin_e2e.plan import job_options
 
 LEAD_NS: Final = 10 * SECOND
@@ -67,6 +68,8 @@ class RanOnce:
     fault_errors: list[str]
     accounting: dict[str, Any] | None
     """sacct beside jobcomp (evidence.accounting_check); None without slurmdbd."""
+    passes: list[str] = field(default_factory=list)
+    """Lines of plans.jsonl that the operator recorded; none without one that does."""
 
 
 def submit_actions(jobs: Sequence[JobRequest]) -> list[dict[str, Any]]:
@@ -174,9 +177,12 @@ def run_once(
         late = [(s.before_ns - s.planned_ns) / 1e6 for s in steps if s.what == "injected"]
         if keep is not None:
             shutil.copytree(deployed.evidence, keep, dirs_exist_ok=True)
+        passes: list[str] = []
+        if operator is not None and operator.record:
+            passes = record.passes(cluster.shared / operator.record, namespace)
         return RanOnce(
             rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late, offsets, delay,
-            errors, _accounting(scenario, deployed),
+            errors, _accounting(scenario, deployed), passes,
         )  # fmt: skip
     finally:
         collector.stop()
@@ -250,6 +256,9 @@ def _rows(
         deployed.evidence, zero_ns, end_ns, why, controllers_of(scenario), documents, cpus_of_nodes(scenario),
         scenario.slurm.version,
     )  # fmt: skip
+    if deployed.operator is not None and deployed.operator.record:
+        folder = deployed.cluster.shared / deployed.operator.record
+        rows += record.action_rows(folder, deployed.namespace, zero_ns)
     rows += evidence.slurmd_rows(deployed.evidence, zero_ns) + evidence.observer_rows(lines, zero_ns)
     rows += table.fault_rows(steps, documents, zero_ns) + table.clock_rows(offsets, 0)
     rows += [event._replace(t_ns=event.t_ns - zero_ns) for event in looked]

@@ -27,11 +27,12 @@ NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 SPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 IMAGE: Final = r"^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9._-]+$"
 CREATE_VALUES: Final = (
-    "namespace", "cluster", "image", "evidence", "workers", "replicas", "crowded", "node_conf", "slurm_conf", "grace_s",
+    "namespace", "cluster", "image", "evidence", "workers", "replicas", "crowded", "node_conf", "slurm_conf",
+    "slurm_options", "grace_s",
     "slurmctld_supervised", "slurmd_supervised", "limits", "tolerations", "keeps_state",
 )  # fmt: skip
 """What a template of `create` may ask for."""
-STEP_VALUES: Final = ("namespace", "cluster", "workers", "count", "revision", "slurm_conf", "pod")
+STEP_VALUES: Final = ("namespace", "cluster", "workers", "count", "revision", "slurm_conf", "slurm_options", "pod")
 """What a step may ask for."""
 
 
@@ -78,6 +79,10 @@ class OperatorForm(Strict):
     versions: list[str] = Field(min_length=1, description="versions of Slurm it works with")
     slurm_image: str = Field("", pattern=r"^[a-z]*$", description="folder of a Dockerfile on top of our image of pods")
     controllers: list[str] = Field(min_length=1, description="values of SlurmctldHost for clients outside its pods")
+    record: str = Field(
+        "", pattern=r"^([a-z0-9-]+(/[a-z0-9-]+)*)?$",
+        description="folder of the shared directory in which the operator records its actions and passes; empty: none",
+    )  # fmt: skip
     pods: PodsReading
     create: list[dict[str, Any]] = Field(min_length=1, description="objects of one Slurm cluster, in order")
     steps: dict[OperatorStepKind, dict[str, Change]] = Field(default_factory=dict)

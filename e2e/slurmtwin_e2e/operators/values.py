@@ -67,6 +67,15 @@ def slurm_conf(scenario: Scenario, more: Mapping[str, Scalar] | None = None) -> 
     return "\n".join(lines) + "\n"
 
 
+def slurm_options(scenario: Scenario, more: Mapping[str, Scalar] | None = None) -> dict[str, str]:
+    """The same options one by one, for an operator whose users name options and never write lines."""
+    slurm_conf(scenario, more)
+    conf = {"SlurmctldDebug": FORCED["SlurmctldDebug"], "SlurmdDebug": FORCED["SlurmdDebug"]}
+    for group in (scenario.slurm.conf, more or {}):
+        conf |= {key: str(value) for key, value in group.items() if key.lower() != "clustername"}
+    return conf
+
+
 def cluster_name(scenario: Scenario) -> str:
     """ClusterName of the scenario, or ours."""
     found = next((str(v) for k, v in scenario.slurm.conf.items() if k.lower() == "clustername"), "twin")
@@ -116,7 +125,8 @@ def create_values(scenario: Scenario, namespace: str, image: str, evidence: str,
         "namespace": namespace, "cluster": cluster_name(scenario), "image": image, "evidence": evidence,
         "workers": workers.name, "replicas": workers.count, "crowded": workers.count > compute,
         "node_conf": _words({k: v for k, v in workers.settings.items() if k.lower() != "state"}),
-        "slurm_conf": slurm_conf(scenario), "grace_s": pods.grace // SECOND, "limits": limits,
+        "slurm_conf": slurm_conf(scenario), "slurm_options": slurm_options(scenario),
+        "grace_s": pods.grace // SECOND, "limits": limits,
         "tolerations": tolerations, "keeps_state": pods.state == "claim",
         "slurmctld_supervised": str(int(pods.slurmctld_process == "supervised")),
         "slurmd_supervised": str(int(pods.slurmd_process == "supervised")),
@@ -128,5 +138,6 @@ def step_values(scenario: Scenario, namespace: str, step: OperatorStep, moment_n
     return {
         "namespace": namespace, "cluster": cluster_name(scenario), "workers": workers_of(scenario).name,
         "count": step.count if step.count is not None else 0, "revision": str(moment_ns),
-        "slurm_conf": slurm_conf(scenario, step.set), "pod": step.target.partition(":")[2],
+        "slurm_conf": slurm_conf(scenario, step.set), "slurm_options": slurm_options(scenario, step.set),
+        "pod": step.target.partition(":")[2],
     }  # fmt: skip

@@ -94,8 +94,9 @@ class KubeApi:
         return found
 
     async def items(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        """Objects with these labels, from the API server itself."""
-        found = await self.request("GET", f"{path_of(kind, namespace)}?labelSelector={selector}")
+        """Objects with these labels, from the API server itself; no namespace: of all of them."""
+        query = f"?labelSelector={selector}" if selector else ""
+        found = await self.request("GET", f"{path_of(kind, namespace)}{query}")
         return list(found["items"])
 
     async def create(self, kind: str, namespace: str, body: Object) -> Object:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import aiohttp
 import kopf
@@ -18,7 +18,7 @@ from aiohttp import web
 from slurmtwin_operator.replay import Recorder
 from slurmtwin_operator.shell import logs
 from slurmtwin_operator.shell.cache import CUSTOM, OWNED, Cache, Key
-from slurmtwin_operator.shell.kube_api import KubeApi, KubeError
+from slurmtwin_operator.shell.kube_api import GROUPS, KubeApi, KubeError
 from slurmtwin_operator.shell.lease import Lease
 from slurmtwin_operator.shell.logs import say
 from slurmtwin_operator.shell.observe import Endpoint, Observer, service_address
@@ -28,6 +28,7 @@ from slurmtwin_operator.shell.slurm_rest import SlurmError
 from slurmtwin_operator.shell.telemetry import HEALTHY_S, Telemetry, application
 from slurmtwin_operator.shell.work_queue import MILLI, SECOND, WorkQueue
 
+COMPARE_EACH: Final = 10
 GATHER_NS: Final = 100 * MILLI
 """A change is looked at so much later: those that come together make one pass."""
 WATCHED: Final = {"Node": "nodes", **{kind: f"{kind.lower()}s" for kind in (*CUSTOM, *OWNED)}}
@@ -40,7 +41,7 @@ class Operator:
         self, settings: Settings, api: KubeApi, session: aiohttp.ClientSession, *, recorder: Recorder | None = None,
         endpoint: Endpoint = service_address, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
-        self.settings, self.clock = settings, clock
+        self.settings, self.api, self.clock = settings, api, clock
         self.cache, self.telemetry = Cache(), Telemetry()
         self.queue = WorkQueue(settings.carrier.backoff_base_ms, settings.carrier.backoff_cap_s)
         self.lease = Lease(api, settings.namespace, settings.identity, settings.lease_s, clock)
@@ -89,11 +90,31 @@ class Operator:
             await self._pause(self.settings.renew_s if held else min(2.0, self.settings.renew_s))
 
     async def poll(self) -> None:
-        """Every object at least so often: what Slurm does wakes nobody."""
+        """Every object at least so often: what Slurm does wakes nobody. Each tenth time the cache is compared too."""
+        turn = 0
         while not self._stopping.is_set():
             await self._pause(self.settings.carrier.poll_s)
+            turn += 1
+            if turn % COMPARE_EACH == 0:
+                await self.compare()
             for key in self.cache.resources():
                 self.wake(key)
+
+    async def compare(self) -> None:
+        """Drop what the API server no longer has: a watch that began anew after a hole shows no ends (seen: kopf)."""
+        for kind in (*CUSTOM, *OWNED):
+            before = {
+                (i["metadata"].get("namespace", ""), i["metadata"]["name"]): i for i in self.cache.everywhere(kind)
+            }
+            try:
+                there = {item["metadata"]["uid"] for item in await self.api.items(kind, "", "")}
+            except KubeError as error:
+                say("not compared", logging.WARNING, kind=kind, error=str(error))
+                return
+            for (namespace, name), item in before.items():
+                if item["metadata"]["uid"] not in there and self.cache.get(kind, namespace, name) is item:
+                    say("was gone unseen", logging.WARNING, object=f"{kind} {namespace}/{name}")
+                    self.changed(kind, item, gone=True)
 
     async def work(self) -> None:
         """Passes, one object at a time."""
@@ -161,8 +182,11 @@ class Operator:
         return self.filled
 
 
-def handlers(operator: Operator) -> kopf.OperatorRegistry:
-    """kopf's side: an index per kind fills the cache before any handler runs; events keep it new."""
+def handlers(operator: Operator, access: Callable[[], kopf.ConnectionInfo] | None = None) -> kopf.OperatorRegistry:
+    """kopf's side: an index per kind fills the cache before any handler runs; events keep it new.
+
+    access: how to reach the API server; default: as a pod does.
+    """
     registry = kopf.OperatorRegistry()
 
     def watch(kind: str, plural: str) -> None:
@@ -174,9 +198,14 @@ def handlers(operator: Operator) -> kopf.OperatorRegistry:
             if type == "DELETED":
                 operator.changed(kind, event["object"], gone=True)
 
-        kopf.index(plural, id=f"fill-{plural}", registry=registry)(fill)
-        kopf.on.event(plural, id=f"follow-{plural}", registry=registry)(follow)
+        group, _, version = GROUPS.get(kind, "api/v1").removeprefix("apis/").removeprefix("api/").rpartition("/")
+        kopf.index(group, version, plural, id=f"fill-{plural}", registry=registry)(fill)
+        kopf.on.event(group, version, plural, id=f"follow-{plural}", registry=registry)(follow)
 
+    async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+        return access() if access is not None else kopf.login_with_service_account(**arguments)
+
+    kopf.on.login(id="service-account", registry=registry)(login)
     for kind, plural in WATCHED.items():
         watch(kind, plural)
     return registry
@@ -214,6 +243,7 @@ async def run(settings: Settings) -> int:
         say("started", identity=settings.identity, namespaces=list(settings.namespaces) or ["all"])
         await kopf.operator(
             registry=handlers(operator), settings=kopf_settings(), stop_flag=operator.lost, standalone=True,
+            identity=cast(Any, settings.identity),
             clusterwide=not settings.namespaces, namespaces=settings.namespaces,
         )  # fmt: skip
         await operator.stop(tasks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Bench:
     slurm: SlurmServer
     operator: Operator
     recorded: io.StringIO
+    api_base: str = ""
     now_ns: int = START_NS
 
     def sync(self) -> None:
@@ -59,6 +61,10 @@ class Bench:
     def get(self, key: Key) -> dict[str, Any]:
         """A custom resource as the API server has it."""
         return self.kube.objects[key.namespace, f"{key.kind.lower()}s", key.name]
+
+    def get_status(self) -> dict[str, Any]:
+        """The NodeSet's status."""
+        return self.get(NODE_SET).get("status") or {}
 
     def run_pods(self) -> None:
         """A kubelet: every slurmd pod runs, is ready, and registers with Slurm."""
@@ -91,8 +97,13 @@ def node_set(replicas: int = 2, **spec: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def bench(settings: Settings | None = None, **cluster_spec: Any) -> AsyncIterator[Bench]:
-    """A Cluster whose control plane is up, and an operator that holds the Lease."""
+async def bench(
+    settings: Settings | None = None, *, watched: bool = False, **cluster_spec: Any
+) -> AsyncIterator[Bench]:  # fmt: skip
+    """A Cluster whose control plane is up, and an operator that holds the Lease.
+
+    watched: the clock is the real one, and the caller lets kopf fill the cache; else sync() does.
+    """
     kube, slurm = KubeServer(), SlurmServer()
     kube.put("clusters", cluster(**cluster_spec))
     kube.put("nodes", {"metadata": {"name": "k1"}, "spec": {"providerID": "machine-1"}, "status": {}}, "")
@@ -106,11 +117,12 @@ async def bench(settings: Settings | None = None, **cluster_spec: Any) -> AsyncI
         aiohttp.ClientSession() as session,
     ):  # fmt: skip
         chosen = settings or Settings(namespace="ops", identity="op-1")
-        found = Bench(kube, slurm, None, recorded)  # type: ignore[arg-type]
+        found = Bench(kube, slurm, None, recorded, api_base)  # type: ignore[arg-type]
         found.operator = Operator(
             chosen, api, session, recorder=Recorder(recorded), endpoint=lambda *_: rest_base,
-            clock=lambda: found.now_ns,
+            clock=time.time_ns if watched else lambda: found.now_ns,
         )  # fmt: skip
-        await found.operator.lease.step()
-        found.sync()
+        if not watched:
+            await found.operator.lease.step()
+            found.sync()
         yield found

@@ -6,6 +6,7 @@ subresource, server-side apply with replacement of what it names, JSON errors. A
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator
@@ -34,6 +35,7 @@ class KubeServer:
         self.calls: list[tuple[str, str]] = []
         self.bodies: list[str] = []
         self.refuse: dict[tuple[str, str], list[int]] = {}
+        self._watchers: list[tuple[str, asyncio.Queue[Object]]] = []
         self._count = itertools.count(1)
 
     @asynccontextmanager
@@ -58,18 +60,30 @@ class KubeServer:
         meta.setdefault("generation", 1)
         meta.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
         meta["resourceVersion"] = str(number)
+        verb = "MODIFIED" if (namespace, plural, meta["name"]) in self.objects else "ADDED"
         self.objects[namespace, plural, meta["name"]] = body
+        self._tell(plural, verb, body)
         return body
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    def _tell(self, plural: str, verb: str, body: Object) -> None:
+        for watched, queue in self._watchers:
+            if watched == plural:
+                queue.put_nowait({"type": verb, "object": json.loads(json.dumps(body))})
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         raw = await request.text()
         body = json.loads(raw) if raw else None
         parts = request.path.strip("/").split("/")
+        found = discovery(parts)
+        if found is not None:
+            return web.json_response(found)
         parts = parts[2:] if parts[0] == "api" else parts[3:]
         namespace = ""
         if parts[0] == "namespaces" and len(parts) > 2:
             namespace, parts = parts[1], parts[2:]
         plural, name, part = (*parts, "", "")[:3]
+        if request.query.get("watch") == "true":
+            return await self._watch(request, plural)
         self.calls.append((request.method, request.path))
         self.bodies.append(raw)
         try:
@@ -87,7 +101,8 @@ class KubeServer:
         if request.method == "POST":
             return self._create(namespace, plural, name, part, body)
         if not name:
-            return {"items": self._listed(namespace, plural, request.query.get("labelSelector", ""))}
+            items = self._listed(namespace, plural, request.query.get("labelSelector", ""))
+            return {"metadata": {"resourceVersion": str(next(self._count))}, "items": items}
         place = (namespace, plural, name)
         have = self.objects.get(place)
         if have is None and not (request.method == "PATCH" and "apply" in request.content_type):
@@ -126,7 +141,7 @@ class KubeServer:
         return [
             item
             for (space, kind, _), item in sorted(self.objects.items())
-            if space == namespace and kind == plural
+            if (space == namespace or not namespace) and kind == plural
             and wanted.items() <= (item["metadata"].get("labels") or {}).items()
         ]  # fmt: skip
 
@@ -141,7 +156,47 @@ class KubeServer:
     def _finish(self, place: tuple[str, str, str]) -> None:
         meta = self.objects[place]["metadata"]
         if "deletionTimestamp" in meta and not meta.get("finalizers"):
-            del self.objects[place]
+            self._tell(place[1], "DELETED", self.objects.pop(place))
+
+    async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:
+        """Changes from now on, one JSON object per line, until the client goes."""
+        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await answer.prepare(request)
+        queue: asyncio.Queue[Object] = asyncio.Queue()
+        self._watchers.append((plural, queue))
+        try:
+            while True:
+                await answer.write(json.dumps(await queue.get()).encode() + b"\n")
+        finally:
+            self._watchers.remove((plural, queue))
+
+
+def discovery(parts: list[str]) -> Object | None:
+    """Answers to a client that asks which resources there are; None for any other path."""
+    if parts == ["api"]:
+        return {"versions": ["v1"]}
+    if parts == ["apis"]:
+        versions = {name: {"groupVersion": f"{name}/v1", "version": "v1"} for name in RESOURCES if name}
+        return {"groups": [{"name": n, "versions": [v], "preferredVersion": v} for n, v in versions.items()]}
+    group = "" if parts == ["api", "v1"] else parts[1] if parts[0] == "apis" and len(parts) == 3 else None
+    if group is None:
+        return None
+    verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
+    cluster_wide = ("Node", "Namespace", "CustomResourceDefinition")
+    return {"resources": [
+        {"name": f"{kind.lower()}s", "singularName": kind.lower(), "kind": kind, "verbs": verbs,
+         "namespaced": kind not in cluster_wide}
+        for kind in RESOURCES.get(group, ())
+    ]}  # fmt: skip
+
+
+RESOURCES: dict[str, tuple[str, ...]] = {
+    "": ("Pod", "Node", "ConfigMap", "Service", "Secret", "PersistentVolumeClaim", "Event", "Namespace"),
+    "apiextensions.k8s.io": ("CustomResourceDefinition",),
+    "apps": ("StatefulSet", "Deployment"), "policy": ("PodDisruptionBudget",), "coordination.k8s.io": ("Lease",),
+    "slurmtwin.dev": ("Cluster", "NodeSet", "PodGroup"),
+}  # fmt: skip
+"""API group -> kinds that the server has."""
 
 
 def merged(have: Any, change: Any) -> Any:
@@ -224,8 +279,6 @@ class SlurmServer:
 
 async def _forever(request: web.Request) -> None:
     """Until the client gives up."""
-    import asyncio
-
     while request.transport is not None and not request.transport.is_closing():
         await asyncio.sleep(0.01)
     raise ConnectionResetError

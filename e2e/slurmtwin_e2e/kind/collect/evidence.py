@@ -88,15 +88,17 @@ def slurm_rows(
         raw = Path(folder)
         notes = _driver_notes(read_lines(evidence / "observer.jsonl"), zero_ns, end_ns, why)
         (raw / "driver.jsonl").write_text("".join(json.dumps(note) + "\n" for note in notes))
-        logs = sorted((evidence / "logs").glob("slurmctld*/slurmctld.log"))
+        logs = sorted((evidence / "logs").glob("*/slurmctld.log"))
         for path in logs:
             target = raw / "slurmctld.log" if len(controllers) == 1 else raw / path.parent.name / "slurmctld.log"
             target.parent.mkdir(exist_ok=True)
             with target.open("a") as stream:
                 stream.write(path.read_text(errors="replace"))
-        completions = evidence / "jobcomp.log"
-        if completions.exists():
-            (raw / "slurm_jobcomp.log").write_text(completions.read_text())
+        completions = [evidence / "jobcomp.log", *sorted((evidence / "logs").glob("*/jobcomp.log"))]
+        for path in completions:
+            if path.exists():
+                with (raw / "slurm_jobcomp.log").open("a") as stream:
+                    stream.write(path.read_text())
         (raw / "scripts.log").write_text(_script_text(read_lines(evidence / "scripts.jsonl")))
         return build_events(raw, {"factor": 1, "version": version}, faults, node_cpus)
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import time
+from typing import Any, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin_e2e.docker import docker
 from slurmtwin_e2e.kind.api import ApiError
 from slurmtwin_e2e.kind.faults.base import Fault, until
+
+DRAIN_LIMIT_S: Final = 150.0
+"""Until a drain is given up: jobs may have to end first."""
+AGAIN_S: Final = 5.0
+"""kubectl drain asks again so long after a refused eviction."""
 
 
 class PodDelete(Fault):
@@ -176,12 +182,21 @@ class NodeMark(_NodeFault):
         self.tools.api.patch(self.path, {"spec": {"unschedulable": True}})
         if self.fault.kind == "kube_node.drain":
             for meta in self.pods:
-                where = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-                eviction = {
-                    "apiVersion": "policy/v1", "kind": "Eviction",
-                    "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
-                }  # fmt: skip
-                self.tools.api.request("POST", f"{where}/eviction", eviction)
+                self._evict(meta)
+            self.asked = time.monotonic()
+
+    def _evict(self, meta: dict[str, Any]) -> None:
+        """Ask for one eviction; 429, a disruption budget forbids it now, is no failure: it is asked again."""
+        where = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        eviction = {
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+        }  # fmt: skip
+        try:
+            self.tools.api.request("POST", f"{where}/eviction", eviction)
+        except ApiError as error:
+            if error.status not in (404, 429):
+                raise
 
     def prove(self) -> str:
         """The node's own object says so; after a drain every pod is going or gone."""
@@ -192,7 +207,7 @@ class NodeMark(_NodeFault):
         until(lambda: "yes" if spec.get("unschedulable") else "", f"{self.node} is schedulable", 0)
         if self.fault.kind == "kube_node.cordon":
             return f"{self.node} is unschedulable"
-        return until(self._evicted, "pods are still there")
+        return until(self._evicted, "pods are still there", DRAIN_LIMIT_S)
 
     def _evicted(self) -> str:
         for meta in self.pods:
@@ -203,6 +218,10 @@ class NodeMark(_NodeFault):
                     continue
                 return ""
             if now["metadata"]["uid"] == meta["uid"] and "deletionTimestamp" not in now["metadata"]:
+                if time.monotonic() - self.asked >= AGAIN_S:
+                    self.asked = time.monotonic()
+                    for one in self.pods:
+                        self._evict(one)
                 return ""
         return f"{self.node} is unschedulable, {len(self.pods)} pods evicted"
 
