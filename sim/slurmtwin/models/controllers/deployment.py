@@ -62,6 +62,8 @@ def _shrunk(spec: Deployment, new: ReplicaSet, old: list[ReplicaSet], total: int
     new_bad = new.replicas - new.status.available
     room = total - least - new_bad
     wanted: dict[str, int] = {}
+    if room <= 0:
+        return wanted
     left = {rs.meta.name: rs.replicas for rs in old}
     for rs in old:
         bad = max(0, min(room, rs.replicas - rs.status.available))
