@@ -154,13 +154,13 @@ class Deployments(Controller):
                           lambda done: self.client.create(made, done))  # fmt: skip
 
     def _resize(self, spec: Deployment, name: str, size: int) -> Request:
-        key = f"{spec.meta.namespace}/{name}"
-        before = self._sets.get(key)
-        was = before.replicas if before is not None else 0
-        way = "up" if size > was else "down"
+        """An update of the version that is cached: a conflict where that is stale, and then another look."""
+        before = self._sets.get(f"{spec.meta.namespace}/{name}")
+        assert before is not None
+        way = "up" if size > before.replicas else "down"
         return self._said(
-            spec, f"Scaled {way} replica set {name} from {was} to {size}",
-            lambda done: self.client.patch(ReplicaSet, key, lambda rs: replace(rs, replicas=size), done),
+            spec, f"Scaled {way} replica set {name} from {before.replicas} to {size}",
+            lambda done: self.client.update(replace(before, replicas=size), done),
         )  # fmt: skip
 
     def _said(self, spec: Deployment, message: str, send: Request) -> Request:
