@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,7 @@ import pytest
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import Scenario
+from slurmtwin_e2e.kind import operated
 from slurmtwin_e2e.kind.api import Api, ApiError
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.deploy import Deployed
@@ -20,6 +22,7 @@ from slurmtwin_e2e.kind.faults.base import FaultError, Reach
 from slurmtwin_e2e.kind.faults.operator import OperatorChange, before, holds
 from slurmtwin_e2e.kind.manifests.objects import Place
 from slurmtwin_e2e.operators.form import load_operator
+from slurmtwin_e2e.operators.reading import reader_of
 
 NODESETS = "/apis/slinky.slurm.net/v1beta1/namespaces/st-x-1/nodesets/w"
 RESTAPI = "/apis/slinky.slurm.net/v1beta1/namespaces/st-x-1/restapis/slurm"
@@ -172,3 +175,61 @@ def test_the_reverse_of_a_patch_is_exact() -> None:
     assert merge(merge(item, patch), before(item, patch)) == item
     assert holds(merge(item, patch), patch)
     assert not holds(item, patch)
+
+
+def listed(name: str, space: str, labels: dict[str, str]) -> dict[str, Any]:
+    """A running pod as the API lists it."""
+    return {
+        "metadata": {"name": name, "namespace": space, "uid": name, "labels": labels}, "spec": {"nodeName": "k0"},
+        "status": {"phase": "Running", "containerStatuses": [{"containerID": "containerd://c"}]},
+    }  # fmt: skip
+
+
+class Pods:
+    """An API server that lists pods of two namespaces."""
+
+    def __init__(self) -> None:
+        app, host = "app.kubernetes.io/name", "nodeset.slinky.slurm.net/pod-hostname"
+        self.items = [
+            listed("slurm-controller-0", "st-x-1", {app: "slurmctld"}),
+            listed("a", "st-x-1", {app: "slurmd", host: "w-0"}),
+            listed("b", "st-x-1", {app: "slurmd", host: "w-1"}), listed("observer", "st-x-1", {"app": "observer"}),
+            listed("slurm-operator-5d", "slinky", {app: "slurm-operator"}),
+        ]  # fmt: skip
+
+    def request(self, _method: str, path: str) -> Any:
+        """The pods of the namespace in the path."""
+        return {"items": [item for item in self.items if f"/{item['metadata']['namespace']}/" in path]}
+
+
+@pytest.mark.parametrize(
+    ("target", "pod"),
+    [("slurmctld", "slurm-controller-0"), ("slurmd:w-1", "b"), ("slurmd", "a"), ("observer", "observer"),
+     ("operator", "slurm-operator-5d")],
+)  # fmt: skip
+def test_faults_find_the_operators_pods(target: str, pod: str) -> None:
+    """Targets of scenarios mean the same pods whoever made them; `operator` is the operator itself."""
+    form = load_operator("slinky")
+    deployed = change(Server(), kind="operator.delete", target="rest").tools.deployed
+    deployed = dataclasses.replace(deployed, reader=reader_of(form.pods))
+    assert Reach(deployed.cluster, deployed, cast(Api, Pods())).pod(target).name == pod
+
+
+class Kubectl:
+    """A cluster whose kubectl is only listened to."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+
+    def kubectl(self, *arguments: str, check: bool = True, stdin: str = "") -> str:
+        """One call."""
+        self.calls.append(arguments)
+        return ""
+
+
+def test_custom_resources_go_while_the_operator_lives() -> None:
+    """Before the namespace goes, the run's objects are deleted: their finalizers are the operator's to lift."""
+    hand = Kubectl()
+    operated.finish(cast(Cluster, hand), load_operator("slinky"), "st-x-1")
+    kinds = "controller.v1beta1.slinky.slurm.net,nodeset.v1beta1.slinky.slurm.net,restapi.v1beta1.slinky.slurm.net"
+    assert hand.calls == [("-n", "st-x-1", "delete", kinds, "--all", "--wait=false")]
