@@ -38,11 +38,17 @@ class FakeDocker:
             case ("volume", "create", *options, name):
                 labels = [text.split("=", 1) for text in options if text != "--label"]
                 self.volumes[name] = dict(labels)  # type: ignore[arg-type]
-                (self.root / name).mkdir()
+                (self.root / name).mkdir(parents=True)
+            case ("info", *_):
+                out = str(self.root.parent)
+            case ("volume", "ls", "-q"):
+                out = "\n".join(self.volumes)
             case ("volume", "ls", *_):
                 out = "\n".join(name for name, labels in self.volumes.items() if owner.CLUSTER_LABEL in labels)
             case ("volume", "inspect", "-f", _, name):
                 out = str(self.root / name)
+            case ("volume", "inspect", name) if name not in self.volumes:
+                return subprocess.CompletedProcess(arguments, 1, "[]", "no such volume")
             case ("volume", "inspect", *names):
                 out = json.dumps([{"Name": name, "Labels": self.volumes[name]} for name in names])
             case ("volume", "rm", "-f", name):
@@ -64,7 +70,7 @@ class FakeDocker:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDocker:
     """A Docker that only remembers, and a kind that only makes containers."""
-    fake = FakeDocker(tmp_path)
+    fake = FakeDocker(tmp_path / "volumes")
     monkeypatch.setenv("SLURMTWIN_CACHE", str(tmp_path / "cache"))
     for module in (owner, lifecycle, cleanness):
         monkeypatch.setattr(module, "docker", fake)
@@ -296,3 +302,15 @@ def test_any_difference_is_named(state: dict[str, list[str]], subject: str, rows
 def test_clusters_of_ours_are_known_by_name() -> None:
     """Faults and sweeps go by the prefix."""
     assert spec.full_name(KubernetesCluster(name="a")).startswith(spec.PREFIX)
+
+
+def test_a_directory_that_docker_made_of_a_lost_volume_goes(engine: FakeDocker) -> None:
+    """A late node of a killed run brings the directory back without a volume; Docker takes it for one later."""
+    late = engine.root / "slurmtwin-late-shared"
+    late.mkdir(parents=True)
+    lifecycle.delete("slurmtwin-late")
+    assert not late.exists()
+    engine("volume", "create", "slurmtwin-older-shared")
+    engine("volume", "create", "somebodys-shared")
+    assert lifecycle.sweep(lambda _: None) == ["slurmtwin-older"]
+    assert list(engine.volumes) == ["somebodys-shared"]

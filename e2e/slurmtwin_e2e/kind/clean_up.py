@@ -32,6 +32,8 @@ SECTION: Final = KubernetesCluster(name="clean-up", workers=[NodeGroup()])
 OURS: Final = ("containerd-shim", "docker", "docker-proxy", "kind", "runc", "slurmtwin-runc")
 """Programs that run on the host for a cluster and end with it."""
 NAMESPACES: Final = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
+SCRATCH: Final = ("slurmtwin-node-", "slurmtwin-base-", "slurmtwin-evidence-")
+"""Temporary folders of runs on a cluster."""
 LOOK_S: Final = 3.0
 SETTLE_S: Final = 20.0
 """The kernel takes cgroups and mounts apart after the last process is gone."""
@@ -100,7 +102,7 @@ def look(others: Collection[str] = (), proc: Path = Path("/proc")) -> Look:
         "links": _names("/sys/class/net/*"),
         "packet rules": frozenset("".join(rules).splitlines()),
         "Docker's folders": _names(f"{root}/containers/*", f"{root}/volumes/*/", f"{root}/overlay2/*"),
-        "our files": _names(f"{cache_folder()}/clusters/*", f"{tempfile.gettempdir()}/slurmtwin-*"),
+        "our files": _names(f"{cache_folder()}/clusters/*", *(f"{tempfile.gettempdir()}/{name}*" for name in SCRATCH)),
     }
 
 

@@ -104,7 +104,7 @@ def delete(name: str) -> None:
     """Remove a cluster whatever is left of it: containers with their volumes, record, files, the last network."""
     with _handled((signal.SIGINT, *END_SIGNALS), signal.SIG_IGN):  # no signal cuts a removal short
         _remove_containers(name)
-        docker("volume", "rm", "-f", owner.volume_of(name), check=False)
+        owner.remove(name)
         shutil.rmtree(folder_of(name), ignore_errors=True)
         if not owner.clusters_in_docker(spec.PREFIX):
             docker("network", "rm", NETWORK, check=False)
@@ -129,9 +129,10 @@ def _remove_containers(name: str) -> None:
 
 def sweep(say: Say) -> list[str]:
     """Remove clusters whose owner is gone and which nobody asked to keep; returns their names."""
+    nobodys = owner.without_record(spec.PREFIX)  # before the records: a cluster may be made meanwhile
     known = owner.records()
     unrecorded = set(owner.clusters_in_docker(spec.PREFIX)) - {record.name for record in known}
-    stale = sorted({record.name for record in known if record.is_stale} | unrecorded)
+    stale = sorted({record.name for record in known if record.is_stale} | unrecorded | set(nobodys))
     for name in stale:
         say(f"removing {name}, left behind by a run that is gone")
         delete(name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ OWNER_LABEL: Final = "org.slurmtwin.kind.owner"
 KEEP_LABEL: Final = "org.slurmtwin.kind.keep"
 SPEC_LABEL: Final = "org.slurmtwin.kind.spec"
 KIND_LABEL: Final = "io.x-k8s.kind.cluster"
+VOLUME_SUFFIX: Final = "-shared"
 
 
 def process_id() -> str:
@@ -60,7 +62,7 @@ class Owned:
 
 def volume_of(name: str) -> str:
     """The volume that carries a cluster's record."""
-    return f"{name}-shared"
+    return f"{name}{VOLUME_SUFFIX}"
 
 
 def directory(record: Owned) -> Path:
@@ -76,6 +78,26 @@ def write(record: Owned) -> Path:
         volume_of(record.name),
     )  # fmt: skip
     return directory(record)
+
+
+def remove(name: str) -> None:
+    """Remove a cluster's volume, and its directory where Docker made that anew without a volume.
+
+    A node that a killed run had asked for may start when the volume is gone: Docker then makes the directory that the
+    node wants to mount, and takes it for a volume at its own next start.
+    """
+    docker("volume", "rm", "-f", volume_of(name), check=False)
+    root = docker("info", "-f", "{{.DockerRootDir}}", check=False).stdout.strip()
+    if root and docker("volume", "inspect", volume_of(name), check=False).returncode:
+        shutil.rmtree(Path(root, "volumes", volume_of(name)), ignore_errors=True)
+
+
+def without_record(prefix: str) -> list[str]:
+    """Clusters of which there is a volume without labels, such as Docker makes of a directory: nobody's."""
+    listed = docker("volume", "ls", "-q").stdout.split()
+    ours = {name.removesuffix(VOLUME_SUFFIX) for name in listed if name.startswith(prefix)}
+    named = {name for name in ours if volume_of(name) in listed}
+    return sorted(named - {record.name for record in records()})
 
 
 def records() -> list[Owned]:
