@@ -156,6 +156,30 @@ class Chart:
             out.append(f"V{_c(self.height - BOTTOM)}H{_c(self.px(points[0][0]))}Z")
         self.marks.append(f'<path class="{css}" d="{"".join(out)}"/>')
 
+    def curve(self, points: Sequence[Point], css: str) -> None:
+        """Straight lines through the points, each marked."""
+        if not points:
+            return
+        places = [(_c(self.px(x)), _c(self.py(y))) for x, y in points]
+        path = "L".join(f"{x} {y}" for x, y in places)
+        self.marks.append(f'<path class="line {css}" d="M{path}"/>')
+        self.marks += [f'<circle class="dot {css}" cx="{x}" cy="{y}" r="2.6"/>' for x, y in places]
+
+    def level(self, value: float, text: str) -> None:
+        """A horizontal dashed line with a word above its right end."""
+        y = _c(self.py(value))
+        self.marks.append(f'<path class="rule" d="M{self.left} {y}H{WIDTH - RIGHT}"/>')
+        place = f'x="{WIDTH - RIGHT}" y="{_c(float(y) - 4)}"'
+        self.marks.append(f'<text class="note" {place} text-anchor="end">{escape(text)}</text>')
+
+    def whisker(self, low: float, high: float, row: float, rows: int, css: str) -> None:
+        """An interval on one of `rows` equal rows, with its ends marked."""
+        y = TOP + (row + 0.5) * (self.height - BOTTOM - TOP) / max(1, rows)
+        a, b = _c(self.px(low)), _c(self.px(high))
+        self.marks.append(
+            f'<path class="line {css}" d="M{a} {_c(y)}H{b}M{a} {_c(y - 4)}V{_c(y + 4)}M{b} {_c(y - 4)}V{_c(y + 4)}"/>'
+        )
+
     def rule(self, value: float, text: str) -> None:
         """A vertical dashed line with a word at its top."""
         if not 0 <= self.x.place(value) <= 1:

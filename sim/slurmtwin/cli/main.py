@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "report": "judge_commands:report",
     "validate": "file_commands:validate",
     "schema": "file_commands:schema",
+    "plan": "plan_commands:plan",
     "study": "study_commands:study",
     "record": "real_commands:record",
     "calibrate": "real_commands:calibrate",

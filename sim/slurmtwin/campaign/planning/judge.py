@@ -1,0 +1,63 @@
+"""The twin on one candidate: the judge of what the quick model found."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from slurmtwin.campaign.planning.guide import AFTER_S, Guide
+from slurmtwin.campaign.planning.outages import draw_outages, twin_faults
+from slurmtwin.campaign.planning.shapes import Counts
+from slurmtwin.campaign.planning.trace import PlanTrace
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+PER_JOB_S: Final = 0.7e-3
+PER_QUEUED_JOB_S: Final = 0.33e-3
+"""What a job costs the twin, alone and for each job that waits beside it: processor seconds, measured on two replays
+of one trace. They choose how much of a trace is judged, so they are numbers and no clock: equal plans everywhere.
+"""
+
+
+def twin_waits(guide: Guide, trace: PlanTrace, counts: Counts) -> Any:
+    """Seconds from submission to first start of each job, infinite for one that never starts."""
+    scenario = guide.cluster.with_counts(counts)
+    if guide.rates:
+        until_s = int(trace.columns.submit[-1]) + AFTER_S
+        rows = draw_outages(guide.rates, sum(counts), until_s, guide.seed)
+        conf = {**scenario.slurm.conf, "ReturnToService": 2}
+        slurm = scenario.slurm.model_copy(update={"conf": conf})
+        faults = twin_faults(rows, guide.cluster.names(counts))
+        scenario = scenario.model_copy(update={"slurm": slurm, "faults": faults})
+    with tempfile.TemporaryDirectory(prefix="slurmtwin-plan-") as scratch:
+        options = TwinOptions(seed=guide.seed, folder=Path(scratch))
+        run_scenario(scenario, scratch, options, iter(trace.requests))
+        started = _first_starts(Path(scratch))
+    waits = [
+        (started[job.job_id] - job.submit_ns) / SECOND if job.job_id in started else np.inf for job in trace.requests
+    ]
+    return np.array(waits)
+
+
+def _first_starts(folder: Path) -> dict[int, int]:
+    """Job number -> first start in ns."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(folder / "events.parquet", columns=["kind", "job_id", "t_ns"])
+    starts = table.filter(pc.equal(table["kind"], "job.started"))
+    first = starts.group_by("job_id").aggregate([("t_ns", "min")])
+    return dict(zip(first["job_id"].to_pylist(), first["t_ns_min"].to_pylist(), strict=True))
+
+
+def affordable(trace: PlanTrace, waits_s: Any, budget_s: float) -> int:
+    """How many leading jobs the twin can replay for about `budget_s` processor seconds, by the quick model's waits."""
+    finite = np.where(np.isfinite(waits_s), waits_s, 0.0)
+    count = np.arange(1, len(finite) + 1)
+    span = np.maximum(1.0, trace.columns.submit - trace.columns.submit[0])
+    queue = np.cumsum(finite) / span
+    cost = count * PER_JOB_S + PER_QUEUED_JOB_S * np.cumsum(np.minimum(queue, 1000.0))
+    return int(np.searchsorted(cost, budget_s, side="right"))

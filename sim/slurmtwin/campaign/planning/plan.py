@@ -1,0 +1,251 @@
+"""A capacity plan: replay check, search, judgement by the twin, interval, curve, what breaks first, what if wrong.
+
+The quick model (queue_kernel.py) searches, the twin judges the answer and the count below it; where it disagrees the
+search goes on in the twin. The interval comes from traces like this one: its days or weeks drawn anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from slurmtwin.campaign.planning.guide import Guide
+from slurmtwin.campaign.planning.judge import affordable
+from slurmtwin.campaign.planning.plan_work import Bench, Work
+from slurmtwin.campaign.planning.replay_check import replay_check
+from slurmtwin.campaign.planning.search import LARGEST, by_sweep, fewest, remembered
+from slurmtwin.campaign.planning.shapes import Counts
+from slurmtwin.campaign.planning.target import classes_of, wait_table
+from slurmtwin.campaign.planning.trace import PlanTrace, demand
+from slurmtwin.contract.errors import InputError
+
+NORMAL_95: Final = 1.959963984540054
+NORMAL_ONE_SIDED: Final = 1.6448536269514722
+FURTHEST: Final = 2
+"""The twin looks up to so many times the quick model's answer."""
+CURVE: Final = (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5)
+"""Points of the curve, as parts of the answer; today's count is one more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How a plan is made."""
+
+    resamples: int = 30
+    judge_s: float = 45.0
+    """Processor seconds, as estimated, that a replay in the twin may take; of a longer one the leading part is run."""
+    workers: int = 0
+    largest: int = LARGEST
+    sweep: bool = False
+    """Try every count in the quick model instead of bisecting."""
+
+
+def make_plan(
+    trace: PlanTrace, guide: Guide, options: PlanOptions | None = None, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """The plan as a plain document (JSON-ready). Raises InputError when no count up to `largest` will do."""
+    options = options or PlanOptions()
+    cluster = guide.cluster
+    say(f"{len(trace.columns)} jobs over {trace.span_s / 86_400:.1f} days; searching")
+    today = sum(cluster.today)
+    found = _search(trace, guide, options, today)
+    today_guide = guide.waits(trace.columns, cluster.today)
+    leading = affordable(trace, today_guide, options.judge_s)
+    say(f"the quick model says {found} nodes; the twin judges")
+    works = _works(trace, guide, options, found, leading)
+    with Bench(trace, guide, options.workers) as bench:
+        answers = bench.all([work for _, work in works], say)
+        results = {name: answer for (name, _), answer in zip(works, answers, strict=True)}
+        verdict = _judged(trace, guide, options, found, results, bench, say)
+    answer = verdict["nodes"]
+    document: dict[str, Any] = {
+        "target": [target.text for target in guide.targets],
+        "answer": _answer(guide, answer, found, [results[f"sample {k}"] for k in range(options.resamples)]),
+        "today": {"nodes": today, "counts": list(cluster.today)},
+        "shapes": [shape.name for shape in cluster.shapes],
+        "judge": verdict,
+        "replay": _replay(trace, guide, today_guide, results["today"], leading),
+        "curve": _curve(trace, guide, today_guide, results),
+        "by_shape": [results[f"shape {i}"] for i in range(len(cluster.shapes))],
+        "what_if": [
+            {"assumption": name.removeprefix("if "), "nodes": results[name]} for name, _ in works if name[:3] == "if "
+        ],
+        "demand": demand(trace),
+        "trace": {**trace.account, "notes": [*trace.account.get("notes", []), *trace.notes, *cluster.notes]},
+        "outages": [rate.text for rate in guide.rates],
+        "seed": guide.seed,
+    }
+    document["breaks_first"] = _breaks_first(guide, document["curve"], answer)
+    return document
+
+
+def _search(trace: PlanTrace, guide: Guide, options: PlanOptions, today: int) -> int:
+    meets = remembered(lambda n: guide.meets(trace.columns, trace.counted, guide.cluster.counts(n)))
+    found = fewest(meets, today, 1, options.largest)
+    if found is None:
+        raise InputError(f"no number of nodes up to {options.largest} meets {guide.targets[0].text} on this trace")
+    if options.sweep:
+        found = by_sweep(meets, 1, max(2 * found, today)) or found
+    return found
+
+
+def _works(trace: PlanTrace, guide: Guide, options: PlanOptions, found: int, leading: int) -> list[tuple[str, Work]]:
+    """Everything that can be computed at once, the longest first."""
+    cluster = guide.cluster
+    works = [("today", Work("twin", cluster.today, leading=leading))]
+    for count in (found, found - 1):
+        if count >= 1:
+            works.append(
+                (f"twin {count}", Work("twin", cluster.counts(count), leading=_leading(trace, guide, options, count)))
+            )
+    counts = sorted({max(1, round(part * found)) for part in CURVE} | {found - 1 or 1})
+    works += [(f"curve {n}", Work("waits", cluster.counts(n))) for n in counts if n != sum(cluster.today)]
+    works += [(f"shape {i}", Work("shape", cluster.today, number=i)) for i in range(len(cluster.shapes))]
+    works += [(f"sample {k}", Work("sample", (found,), number=k)) for k in range(options.resamples)]
+    works += [(f"if {text}", Work("what-if", (found,), change=change)) for text, change in _assumptions(guide)]
+    return works
+
+
+def _assumptions(guide: Guide) -> list[tuple[str, str]]:
+    found = [("users ask for twice the time", "limit*2"), ("users ask for half the time", "limit/2"),
+             ("jobs run twice as long", "run*2"), ("jobs run half as long", "run/2")]  # fmt: skip
+    if guide.rates:
+        found += [("outages come twice as often", "outages*2"), ("outages come half as often", "outages/2"),
+                  ("nodes never go", "outages*0")]  # fmt: skip
+    return found
+
+
+def _leading(trace: PlanTrace, guide: Guide, options: PlanOptions, count: int) -> int:
+    """How many jobs the twin judges a candidate on: all, unless that is more than may be spent."""
+    waits = guide.waits(trace.columns, guide.cluster.counts(count))
+    return affordable(trace, waits, options.judge_s)
+
+
+def _judged(
+    trace: PlanTrace, guide: Guide, options: PlanOptions, found: int, results: dict[str, Any], bench: Bench,
+    say: Callable[[str], None],
+) -> dict[str, Any]:  # fmt: skip
+    """The fewest by the twin, searched from the quick model's answer: met there, missed one below."""
+    points: dict[int, dict[str, Any]] = {}
+
+    def look(count: int, waits: Any | None = None) -> bool:
+        if count < 1:
+            return False
+        if count not in points:
+            leading = _leading(trace, guide, options, count)
+            if waits is None:
+                say(f"the twin judges {count} nodes")
+                waits = bench.all([Work("twin", guide.cluster.counts(count), leading=leading)])[0]
+            points[count] = _point(trace.first(len(waits)), guide, count, waits)
+        return bool(points[count]["met"])
+
+    for count in (found, found - 1):
+        if f"twin {count}" in results:
+            look(count, results[f"twin {count}"])
+    answer = fewest(look, found, 1, FURTHEST * found, look_above=False, step=1)
+    settled = answer is not None
+    return {
+        "nodes": answer or found,
+        "settled": settled,
+        "points": [points[n] for n in sorted(points)],
+        "guide_nodes": found,
+    }
+
+
+def _point(trace: PlanTrace, guide: Guide, count: int, waits: Any) -> dict[str, Any]:
+    """What the twin says of one count, beside the quick model on the same jobs."""
+    counted = trace.counted == 1
+    names = classes_of(trace.columns)[counted]
+    quick = guide.waits(trace.columns, guide.cluster.counts(count))[counted]
+    mine = waits[counted]
+    figures = [
+        {"target": t.text, "twin_s": _plain(t.figure(mine, names)), "guide_s": _plain(t.figure(quick, names))}
+        for t in guide.targets
+    ]
+    return {
+        "nodes": count, "counts": list(guide.cluster.counts(count)), "jobs": len(waits), "figures": figures,
+        "met": all(t.met(mine, names) for t in guide.targets), "classes": wait_table(mine, names),
+    }  # fmt: skip
+
+
+def _answer(guide: Guide, nodes: int, found: int, samples: list[int | None]) -> dict[str, Any]:
+    """The count with its 95 % interval, and the count that is enough with 95 % confidence."""
+    known = np.array([n for n in samples if n is not None], float)
+    error = float(known.std(ddof=1)) if known.size > 1 else 0.0
+    scale = nodes / found if found else 1.0
+    half = NORMAL_95 * error * scale
+    sure = math.ceil(nodes + NORMAL_ONE_SIDED * error * scale - 1e-9)
+    return {
+        "nodes": nodes, "counts": list(guide.cluster.counts(nodes)),
+        "low": max(1, math.floor(nodes - half + 0.5)), "high": math.floor(nodes + half + 0.5),
+        "nodes_95": sure, "counts_95": list(guide.cluster.counts(sure)),
+        "standard_error": error * scale, "resamples": int(known.size),
+        "met_in_resamples": float((known <= found).mean()) if known.size else None,
+    }  # fmt: skip
+
+
+def _replay(trace: PlanTrace, guide: Guide, quick: Any, twin: Any, leading: int) -> dict[str, Any]:
+    """The replay on today's nodes against the record: by the twin as far as it went, else by the quick model."""
+    counted = trace.counted == 1
+    names = classes_of(trace.columns)
+    whole = leading >= len(trace.columns)
+    waits = twin if whole else quick
+    found = replay_check(waits[counted], trace.recorded_s[counted], names[counted], guide.targets)
+    part = trace.first(leading)
+    both = np.isfinite(twin) & np.isfinite(guide.waits(part.columns, guide.cluster.today))
+    start = guide.waits(part.columns, guide.cluster.today)[both]
+    found["by"] = "twin" if whole else "quick model"
+    found["twin_jobs"] = len(twin)
+    found["twin_mean_s"] = float(twin[both].mean()) if both.any() else None
+    found["guide_mean_s"] = float(start.mean()) if both.any() else None
+    return found
+
+
+def _curve(trace: PlanTrace, guide: Guide, today: Any, results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Waits by class against the number of nodes, in today's mix, by the quick model."""
+    counted = trace.counted == 1
+    names = classes_of(trace.columns)[counted]
+    points: list[tuple[int, Counts, Any]] = [(sum(guide.cluster.today), guide.cluster.today, today)]
+    for name, waits in results.items():
+        if name.startswith("curve "):
+            count = int(name.removeprefix("curve "))
+            points.append((count, guide.cluster.counts(count), waits))
+    return [
+        {"nodes": count, "counts": list(counts), "classes": wait_table(waits[counted], names),
+         "met": all(t.met(waits[counted], names) for t in guide.targets)}
+        for count, counts, waits in sorted(points, key=lambda point: point[0])
+    ]  # fmt: skip
+
+
+def _breaks_first(guide: Guide, curve: list[dict[str, Any]], answer: int) -> dict[str, Any] | None:
+    """As nodes go from the answer down: the class whose figure passes the first bound first."""
+    target = guide.targets[0]
+    key = (
+        "mean_s"
+        if target.quantile is None
+        else {0.5: "median_s", 0.95: "p95_s", 0.99: "p99_s"}.get(target.quantile, "p95_s")
+    )
+    for point in sorted((p for p in curve if p["nodes"] <= answer), key=lambda p: -p["nodes"]):
+        over = [row for row in point["classes"] if row["class"] != "all" and _over(row[key], target.bound_s)]
+        if over:
+            worst = max(over, key=lambda row: math.inf if row[key] is None else row[key])
+            return {
+                "class": worst["class"],
+                "nodes": point["nodes"],
+                "figure": key,
+                "value_s": worst[key],
+                "jobs": worst["jobs"],
+            }
+    return None
+
+
+def _over(value: float | None, bound: float) -> bool:
+    return value is None or value >= bound
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None
