@@ -13,7 +13,7 @@ from slurmtwin_operator.core import actions
 from slurmtwin_operator.shell.process import WATCHED
 
 ROOT = Path(__file__).parents[1]
-FILES = ("rights.yaml", "operator.yaml")
+FILES = ("account.yaml", "operator.yaml")
 DOCUMENTS = [d for name in FILES for d in YAML(typ="safe").load_all((ROOT / "deploy" / name).read_text())]
 RIGHTS = {
     (group, resource): set(rule["verbs"])
