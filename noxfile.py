@@ -128,3 +128,10 @@ def lock(session: nox.Session) -> None:
     quiet = ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host"]
     out = ["--generate-hashes", "--strip-extras", "--output-file", "requirements.lock", str(source.resolve())]
     session.run("pip-compile", "--quiet", *quiet, *out)
+    pins = source.with_name("constraints.txt")  # the operator's image takes the same versions
+    lines = Path("requirements.lock").read_text().splitlines()
+    pins.write_text("".join(line.rstrip(" \\") + "\n" for line in lines if "==" in line))
+    needed = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["operator"]]
+    source.write_text("\n".join(name for name in needed if not name.startswith("rich")) + "\n")
+    out[-2:] = ["reference_impl/requirements.lock", str(source.resolve())]
+    session.run("pip-compile", "--quiet", *quiet, "--constraint", str(pins), *out)

@@ -55,7 +55,9 @@ class Wanted:
     def alone(self) -> bool:
         """Must nothing run beside it?"""
         kinds = [f.kind for f in self.scenario.faults if isinstance(f, ClusterFault)]
-        node_targets = [f for f in self.scenario.faults if isinstance(f, ClusterFault) and "@" in f.target]
+        node_targets = [
+            f for f in self.scenario.faults if isinstance(f, ClusterFault) and ("@" in f.target or "/" in f.target)
+        ]
         return bool(node_targets) or any(kind.startswith(ALONE) for kind in kinds)
 
 
