@@ -152,6 +152,29 @@ def test_slurmdbd_runs_on_the_host_that_its_file_names() -> None:
 def test_a_scenario_is_recorded_with_another_version(tmp_path: Path) -> None:
     """Its folder is that version's, and its slurm.conf."""
     old = batch.of_version(scenario(), "22.05")
-    assert batch.Wanted(old, 1).folder(tmp_path) == tmp_path / "case" / "22.05" / batch.PLACE / "1"
+    assert batch.Wanted(old, 1, 1).folder(tmp_path) == tmp_path / "case" / "22.05" / batch.PLACE / "1"
     assert "AuthType=auth/munge\n" in slurm_conf(old)
     assert batch.of_version(scenario(), None) == scenario()
+
+
+def test_a_batch_brings_quiet_runs_of_its_own(tmp_path: Path) -> None:
+    """Under the next numbers, one beside each repetition that is made; none where nothing is missing."""
+    case = scenario()
+    quiet = case.model_copy(update={"name": batch.QUIET})
+
+    def numbers(*cases: Scenario) -> list[tuple[str, int, int]]:
+        return [(one.scenario.name, one.repetition, one.turn) for one in batch.missing(cases, 2, tmp_path)]
+
+    def keep(name: str, number: int) -> None:
+        folder = tmp_path / name / "26.05" / batch.PLACE / str(number)
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text("{}")
+
+    assert numbers(quiet) == [(batch.QUIET, 1, 1), (batch.QUIET, 2, 2)]
+    for number in (1, 2, 3):
+        keep(batch.QUIET, number)
+    assert numbers(quiet) == []
+    assert numbers(quiet, case) == [("case", 1, 1), (batch.QUIET, 4, 1), ("case", 2, 2), (batch.QUIET, 5, 2)]
+    keep("case", 1)
+    keep("case", 2)
+    assert numbers(quiet, case) == []

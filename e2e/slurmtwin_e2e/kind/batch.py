@@ -36,6 +36,8 @@ ALONE: Final = ("kube_node.", "api_server.", "dns.", "watch.", "image.")
 GOOD: Final = ("done", "max_time")
 LATE_LIMIT_MS: Final = 1000.0
 """A run with a fault called later than this is not recorded, whatever it shows."""
+QUIET: Final = "quiet-pods"
+"""The scenario without a fault, which shows what the host costs (DESIGN 5)."""
 PLACE: Final = "pods"
 """Recordings lie in SCENARIO/VERSION/pods/REPETITION."""
 
@@ -46,6 +48,8 @@ class Wanted:
 
     scenario: Scenario
     repetition: int
+    turn: int
+    """Runs of one turn go beside each other."""
 
     def folder(self, root: Path) -> Path:
         """Its run folder."""
@@ -70,18 +74,40 @@ def of_version(scenario: Scenario, version: str | None) -> Scenario:
 
 
 def missing(scenarios: Sequence[Scenario], repetitions: int, root: Path) -> Iterator[Wanted]:
-    """What the folder lacks: every scenario once before any a second time."""
-    for repetition in range(1, repetitions + 1):
-        for scenario in scenarios:
-            one = Wanted(scenario, repetition)
-            if not (one.folder(root) / "manifest.json").exists():
-                yield one
+    """What the folder lacks: every scenario once before any a second time.
+
+    A batch brings its own quiet runs: where it makes anything else, QUIET is made anew beside, under the next numbers.
+    """
+    quiet = [scenario for scenario in scenarios if scenario.name == QUIET]
+    others = [scenario for scenario in scenarios if scenario.name != QUIET]
+    lacks = [
+        Wanted(scenario, turn, turn)
+        for turn in range(1, repetitions + 1)
+        for scenario in others
+        if not (Wanted(scenario, turn, turn).folder(root) / "manifest.json").exists()
+    ]
+    if not others:
+        yield from (one for one in _anew(quiet, repetitions, root) if one.repetition <= repetitions)
+        return
+    yield from sorted([*lacks, *_anew(quiet, max((one.turn for one in lacks), default=0), root)], key=_turn)
+
+
+def _turn(one: Wanted) -> int:
+    return one.turn
+
+
+def _anew(quiet: Sequence[Scenario], turns: int, root: Path) -> Iterator[Wanted]:
+    """Quiet runs, one for each turn, numbered on from those that are there."""
+    for scenario in quiet:
+        folder = Wanted(scenario, 1, 1).folder(root).parent
+        last = max((int(path.parent.name) for path in folder.glob("*/manifest.json")), default=0)
+        yield from (Wanted(scenario, last + turn, turn) for turn in range(1, turns + 1))
 
 
 def groups(wanted: Sequence[Wanted], beside: int) -> Iterator[list[Wanted]]:
-    """Runs that go beside each other, repetition by repetition; those that must be alone are groups of one."""
-    for repetition in sorted({one.repetition for one in wanted}):
-        mine = [one for one in wanted if one.repetition == repetition]
+    """Runs that go beside each other, turn by turn; those that must be alone are groups of one."""
+    for turn in sorted({one.turn for one in wanted}):
+        mine = [one for one in wanted if one.turn == turn]
         yield from ([one] for one in mine if one.alone)
         rest = [one for one in mine if not one.alone]
         for start in range(0, len(rest), beside):
@@ -103,7 +129,7 @@ def record_one(cluster: Cluster, one: Wanted, root: Path, repetitions: int, besi
         jobs = list(listed_jobs(one.scenario))
         ran = run_once(
             cluster, one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
-            repetitions=repetitions, keep=keep / name if keep else None,
+            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None,
         )  # fmt: skip
     except (SlurmtwinError, OSError) as error:
         return f"{name}: {error}"
