@@ -92,6 +92,26 @@ def test_the_size_is_five_percent_at_most(law: Draw, count: int) -> None:
         assert rejected / 400 >= 0.05 - 3 * (0.05 * 0.95 / 400) ** 0.5
 
 
+def test_ties_lie_evenly_over_their_places() -> None:
+    """Spans that are equal in twin and recording have distance 0; without ties a place is one N-th wide."""
+    pool = np.full(8, 5, dtype=np.int64)
+    assert ranks.distance(ranks.places(pool, pool, 0)[0]) == 0
+    steps = np.arange(8, dtype=np.int64)
+    found = ranks.places(steps, steps, 0)
+    assert (found[3][: 3 * ranks.GRID // 8] == 0).all()
+    assert (found[3][4 * ranks.GRID // 8 :] == 1).all()
+
+
+@pytest.mark.parametrize("blind", [0.5, 2.0])
+def test_power_is_needed_on_both_sides(blind: float) -> None:
+    """Halved shows and doubled does not, or the other way round: unknown, and the reason names the blind side."""
+    made = [replace(r, changed={**r.changed, ("pods.toleration", blind): r.base}) for r in repetitions(timer, timer)]
+    found = judged(made)
+    assert found.outcome is Outcome.UNKNOWN
+    assert ("half (" in found.reason) == (blind == 0.5)
+    assert ("double (" in found.reason) == (blind == 2.0)
+
+
 def test_power_rises_with_repetitions() -> None:
     """A twin 4 s off on a 10 s wide timer is told more surely by each further repetition."""
     draw = np.random.default_rng(3)
@@ -234,6 +254,7 @@ def test_milestones_out_of_order_differ_though_each_span_fits() -> None:
     assert order.broken
     assert [v.outcome for v in wrong] == [Outcome.DIFFER, Outcome.DIFFER]
     assert "out of order" in wrong[0].reason
+    assert order.pair == "end of b before end of a"
     for fine in ((10.0, 11.5), (10.0, 9.95)):
         assert not judge_phases(phases, ordered_case(fine))[1].broken
 

@@ -169,7 +169,9 @@ def words(ns: int) -> str:
     """A span in seconds; `none` where the end did not come, `no start` where the phase did not begin."""
     if ns == NEVER:
         return "none"
-    return "no start" if ns == NO_START else f"{ns / SECOND:.1f}"
+    if ns == NO_START:
+        return "no start"
+    return f"{ns / SECOND:.1f}" if ns >= 10 * SECOND else f"{ns / SECOND:.3g}"
 
 
 def _interval(pool: Times) -> tuple[int, int]:

@@ -139,7 +139,7 @@ class _Group:
         self.reals: list[History] = [load_run(folder) for folder in group.folders]
         self.times: dict[tuple[Variant, int], list[Times]] = {}
         self.verdicts: list[PhaseVerdict] = []
-        self.twins: list[Sequence[Event]] = []
+        self.twins: list[tuple[Manifest | None, Sequence[Event]]] = []
         self.kept = self._kept()
         self.why_not = self._why_not()
 
@@ -258,8 +258,8 @@ class _Group:
         scenario, version = self.group.scenario, self.group.version
         names = scenario.expect.properties or None
         twins = [
-            history_of(_twin_manifest(real.manifest), events, real.jobs, real.facts)
-            for real, events in zip(self.reals, self.twins, strict=bool(self.twins))
+            history_of(manifest or _twin_manifest(real.manifest), events, real.jobs, real.facts)
+            for real, (manifest, events) in zip(self.reals, self.twins, strict=bool(self.twins))
         ]
         verdicts: list[Verdict] = [v.row(scenario.name, version) for v in self.verdicts] if self.compared else []
         for runs in (twins, self.reals):
@@ -299,7 +299,7 @@ def conditions(scenario: Scenario) -> Mapping[str, Any]:
 
 
 def _twin_manifest(real: Manifest) -> Manifest:
-    """Of a replication shown beside a recording: the same cluster, no host of its own."""
+    """Of a replication whose world writes none: the recording's cluster."""
     return Manifest(
         world="twin", scenario=real.scenario, scenario_sha256=real.scenario_sha256, seed=0, replication=0,
         parameters=real.parameters, software={"slurm": real.software.get("slurm")},

@@ -23,9 +23,10 @@ from slurmtwin.campaign.pool import Progress, run_tasks
 from slurmtwin.campaign.recordings import recorded_jobs, start_times
 from slurmtwin.contract.events import Event
 from slurmtwin.contract.jobs import JobRequest, to_dict
-from slurmtwin.contract.manifest import sha256_text
+from slurmtwin.contract.manifest import Manifest, sha256_text
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, drawn_durations, still_durations
+from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -90,10 +91,14 @@ class Batch:
 
 def run_twin(one: Replication) -> Sequence[Event]:
     """The rows of one replication in the twin."""
+    return _run(one).kept or []
+
+
+def _run(one: Replication) -> Run:
     options = TwinOptions(
         seed=one.seed, replication=one.number, keep=True, times=one.times, durations=one.durations, scaled=one.scaled
     )
-    return run_scenario(one.scenario, one.base_dir, options, one.jobs).kept or []
+    return run_scenario(one.scenario, one.base_dir, options, one.jobs)
 
 
 def batches(
@@ -137,9 +142,13 @@ def run_batch(batch: Batch) -> Times:
     return times
 
 
-def run_first(batch: Batch) -> Sequence[Event]:
-    """The rows of a batch's first replication."""
-    return batch.world(_prepare(batch).replication(batch, batch.first))
+def run_first(batch: Batch) -> tuple[Manifest | None, Sequence[Event]]:
+    """A batch's first replication: the twin's manifest (None of another world), and the rows."""
+    one = _prepare(batch).replication(batch, batch.first)
+    if batch.world is not run_twin:
+        return None, batch.world(one)
+    run = _run(one)
+    return run.manifest, run.kept or []
 
 
 @dataclass(frozen=True, slots=True)

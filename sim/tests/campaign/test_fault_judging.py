@@ -270,3 +270,12 @@ def test_the_twin_itself_answers_a_replication() -> None:
     assert times.shape == (2, len(group.scenario.expect.phases), 2)
     assert (times[0] != times[1]).any()
     assert (run_batch(batch) == times).all()
+
+
+def test_the_twins_own_properties_are_judged_with_its_manifest(tmp_path: Path) -> None:
+    """Its final state follows from its rows; nothing of the twin stays unknown for want of a manifest."""
+    groups = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-main.yaml")])
+    (section,) = judge_faults(groups, FaultOptions(workers=1, replications=2, changed=1))
+    found = {v.subject: v.outcome for v in section.verdicts if v.world == "twin"}
+    assert found["final-state"] is Outcome.HOLDS
+    assert set(found.values()) == {Outcome.HOLDS}
