@@ -17,7 +17,7 @@ from slurmtwin_reports import figures
 from slurmtwin_reports.conformance import ONE_STEP, Conformance, pool
 from slurmtwin_reports.coverage import Covered, coverage_context
 from slurmtwin_reports.faults.case import FaultCase
-from slurmtwin_reports.faults.section import fault_context
+from slurmtwin_reports.faults.section import fault_context, suite_counts, suite_rows
 from slurmtwin_reports.history import History
 from slurmtwin_reports.job_table import JobTable, job_table
 from slurmtwin_reports.metrics import number, summary
@@ -106,6 +106,12 @@ def render(report: Report) -> str:
     verdicts = list(report.verdicts) or [v for s in report.sections for v in s.verdicts]
     count = len(report.sections)
     said = report.note or (lede(verdicts, count) if count or not report.coverage else "")
+    phases = [
+        {**row, "anchor": f"run-{i}"}
+        for i, s in enumerate(report.sections, 1)
+        if s.fault
+        for row in suite_rows([(s.scenario, s.fault)])
+    ]
     anchors = {(s.scenario, s.version): f"run-{i}" for i, s in enumerate(report.sections, 1)}
     rows = sorted(scenario_rows(verdicts), key=lambda row: _URGENCY.get(row["verdict"], 2))
     for row in rows:
@@ -116,7 +122,7 @@ def render(report: Report) -> str:
         title=report.title, lede=said, tiles=tiles(verdicts), rows=rows,
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
         known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
-        figures=_conformance_rows(report.sections),
+        figures=_conformance_rows(report.sections), phases=phases, phase_counts=suite_counts(phases),
         sections=fitted(contexts, draw),
         coverage=Markup(covered.render(c=coverage)) if coverage else "",  # noqa: S704  # escaped there
     )  # fmt: skip

@@ -16,7 +16,7 @@ from slurmtwin_reports.faults.case import CaseRun, FaultCase, case_run, causes_o
 from slurmtwin_reports.faults.lanes import LANES, lane_of, said, tone_of
 from slurmtwin_reports.faults.phase_figure import phase_intervals
 from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
-from slurmtwin_reports.faults.section import fault_context
+from slurmtwin_reports.faults.section import fault_context, suite_counts, suite_rows
 from slurmtwin_reports.faults.timeline import timeline
 from slurmtwin_reports.history import Row, rows_of_events
 from slurmtwin_reports.html import Report, Section, render, write_report
@@ -152,6 +152,21 @@ def test_the_end_of_each_phase_has_its_chain() -> None:
     assert [c["run"] for c in causes if c["phase"] == "down"] == ["twin", "real 1", "real 2"]
     assert len(next(c for c in causes if c["phase"] == "down")["chain"]) == 2
     assert not [c for c in causes if c["phase"] == "return"]
+
+
+def test_the_suite_table_counts_every_phase() -> None:
+    """One row per judged phase with p, power and sharpness; the counts stand above it; no case, no table."""
+    case = a_case()
+    one = PhaseVerdict(phase=case.phases[0], outcome=Outcome.AGREE, reason="", p=0.4, half=0.9, double=1.0, sharp=True)
+    two = PhaseVerdict(phase=case.phases[1], outcome=Outcome.DIFFER, reason="", p=0.001)
+    more = [PhaseVerdict(phase=phase, outcome=Outcome.UNKNOWN, reason="") for phase in case.phases[2:]]
+    case.verdicts = [one, two, *more]
+    rows = suite_rows([("x64", case)])
+    assert [(r["phase"], r["verdict"]) for r in rows[:2]] == [("not-responding", "agree"), ("down", "differ")]
+    assert suite_counts(rows) == {"agree": 1, "differ": 1, "unknown": 3, "sharp": 1, "phases": 5}
+    page = render(Report("r", [Section("x64", fault=case)]))
+    assert "5 phases: 1 agree, 1 differ, 3 unknown; 1 sharp" in page
+    assert 'id="phases"' not in render(Report("r", [Section("x64", fault=a_case())]))
 
 
 def recorded_cases() -> list[Section]:

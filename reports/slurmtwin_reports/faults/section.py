@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from slurmtwin.contract.clock import SECOND, format_duration
@@ -69,3 +70,23 @@ def _causes(case: FaultCase, number: int) -> list[dict[str, Any]]:
             chain = [moment(run, cause) for cause in causes_of(run.rows, row)]
             out.append({"phase": case.phases[number].name, "run": run.name, "end": moment(run, row), "chain": chain})
     return out
+
+
+def suite_rows(cases: Sequence[tuple[str, FaultCase]]) -> list[dict[str, Any]]:
+    """One row for each phase that was judged, over (scenario, case) pairs: for the report's table and for --json."""
+    return [
+        {
+            "scenario": scenario, "phase": one.phase.name, "parameter": one.phase.parameter,
+            "verdict": str(one.outcome), "p": one.p, "power_half": one.half, "power_double": one.double,
+            "sharp": one.sharp, "recorded_s": [words(ns) for ns in one.recorded],
+            "twin_s": [[words(ns) for ns in interval] for interval in one.intervals],
+        }
+        for scenario, case in cases
+        for one in case.verdicts
+    ]  # fmt: skip
+
+
+def suite_counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """How many phases agree, differ, stay unknown and are sharp, of how many."""
+    out = {word: sum(row["verdict"] == word for row in rows) for word in ("agree", "differ", "unknown")}
+    return {**out, "sharp": sum(row["sharp"] is True for row in rows), "phases": len(rows)}

@@ -124,6 +124,7 @@ def check(
     from slurmtwin.campaign.judging import comparable, find_cases, judge_cases
     from slurmtwin.campaign.replications import default_cache, prune
     from slurmtwin_reports.coverage import load_coverage
+    from slurmtwin_reports.faults.section import suite_rows
     from slurmtwin_reports.judge import make_report
     from slurmtwin_reports.known_differences import load_known_differences
     from slurmtwin_reports.tables import (
@@ -170,6 +171,7 @@ def check(
             "verdicts": verdict_dicts(report.verdicts), "conformance": conformance_rows(figures),
             "code": int(code), "wall_s": round(wall_s, 3), "seed": seed, "report": html,
             "not_compared": [str(path) for path in kind_only],
+            "phases": suite_rows([(s.scenario, s.fault) for s in report.sections if s.fault is not None]),
         }  # fmt: skip
         if verdicts:
             write_atomic(Path(verdicts), json_text("check", document))
