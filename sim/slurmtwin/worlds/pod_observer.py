@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.events import Kind
+from slurmtwin.contract.hostlist import expand
 from slurmtwin.engine.event_sink import EventSink, detail_text
-from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
+from slurmtwin.models.slurmctld.node_words import node_words
+from slurmtwin.models.slurmctld.states import NodeBase
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-    from slurmtwin.models.slurmctld.tables import Node
 
 _LOOKS_AT: Final = ("job.", "node.", "slurmctld.", "script.")
 _QUIET: Final = (Kind.NODE_STATE, Kind.JOB_STATE, Kind.NODE_PINGED)
@@ -27,23 +28,20 @@ class ObservedSink(EventSink):
 
     looked: Callable[[], None] | None = None
 
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.slurmd_started_ns: dict[str, int] = {}
+        """Slurm node -> when its slurmd last started."""
+
     def emit(self, t_ns: int, kind: Kind, actor: str, *more: Any, **named: Any) -> None:
         """As EventSink.emit(); rows of Slurm's daemons are told."""
         super().emit(t_ns, kind, actor, *more, **named)
+        if kind is Kind.SLURMD_STARTED:
+            self.slurmd_started_ns.update(dict.fromkeys(expand(more[1]), t_ns))
         if kind is Kind.SLURMCTLD_TOOK_OVER:
             super().emit(t_ns, Kind.SLURMCTLD_STARTED, actor, *more, **named)  # its log says both
         if self.looked is not None and kind.value.startswith(_LOOKS_AT) and kind not in _QUIET:
             self.looked()
-
-
-def node_state(node: Node) -> str:
-    """The words of slurmrestd: base state, flags in its order (slurm_protocol_defs.c node_state_flag_string())."""
-    flags = node.flags
-    named = (
-        (NodeFlag.DRAIN, "DRAIN"), (NodeFlag.COMPLETING, "COMPLETING"), (NodeFlag.NO_RESPOND, "NOT_RESPONDING"),
-        (NodeFlag.INVALID_REG, "INVALID_REG"), (NodeFlag.DYNAMIC_NORM, "DYNAMIC_NORM"),
-    )  # fmt: skip
-    return "+".join([node.base.name, *(name for flag, name in named if flags & flag)])
 
 
 class Observer:
@@ -92,7 +90,7 @@ class Observer:
         for node in ctld.nodes.nodes:
             if node.base is NodeBase.UNKNOWN:
                 continue
-            state = node_state(node)
+            state = "+".join(node_words(ctld, node))
             if self._nodes.get(node.name) != state:
                 self._nodes[node.name] = state
                 self._note(Kind.NODE_STATE, node=node.name, detail=detail_text(state=state))

@@ -16,6 +16,7 @@ from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import compress
 from slurmtwin.contract.kubernetes import KubernetesCluster
+from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.collector import Collector
@@ -40,6 +41,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
+from slurmtwin.worlds.pod_operator import OperatorPart
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ class PodWorld(TwinWorld):
         self._durations = {**still_durations(), **options.durations}
         self._scaled = options.scaled
         super().__init__(scenario, conf, jobs, options, sink)
-        self.kube = KubePart(self, scenario, options)
+        self.kube = KubePart(self, scenario, options, sink)
         self.observer = Observer(self.cluster, sink, self.kube.reached)
 
     # what differs from Slurm on bare machines
@@ -160,15 +162,15 @@ class PodWorld(TwinWorld):
         self.kube.start()
 
     def _inject(self, fault: Fault) -> None:
-        if not isinstance(fault, ClusterFault):
+        if not isinstance(fault, (ClusterFault, OperatorStep)):
             super()._inject(fault)
             return
         self._faults_left -= 1
         document = {**fault.model_dump(mode="json", exclude_defaults=True), "kind": fault.kind}
-        where = self.kube.faults.where(fault)
+        where = self.kube.where(fault)
         said = detail_text(fault=document)
         self.sink.emit(self.env.now_ns, Kind.FAULT_INJECTED, "fault", None, where, None, None, said)
-        clear = self.kube.faults.inject(fault)
+        clear = self.kube.inject(fault)
         if fault.lasts:
             self._faults_left += 1
             self.env.call_in(fault.lasts, self._clear, (clear, where, said))
@@ -185,7 +187,7 @@ class PodWorld(TwinWorld):
 class KubePart:
     """The Kubernetes cluster under it."""
 
-    def __init__(self, world: PodWorld, scenario: Scenario, options: TwinOptions) -> None:
+    def __init__(self, world: PodWorld, scenario: Scenario, options: TwinOptions, sink: ObservedSink) -> None:
         self._world = world
         self._scenario = scenario
         self._times = options.times
@@ -201,9 +203,12 @@ class KubePart:
             _less(world.draw("pod-bind"), 40 * MS), world.draw("claim-bind"), dict(options.times.pod_node),
         )  # fmt: skip
         self.slurm = SlurmPrograms(world.cluster, self._settings(options))
-        self._request = request
+        self.request = request
         self._costs = self._start_costs()
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
+        self.operator: OperatorPart | None = None
+        if scenario.pods is not None and scenario.pods.operator:
+            self.operator = OperatorPart(self, world, scenario, sink)
         self.faults = ClusterFaults(env, self.server, self.machines, self.slurm, world.cluster, self.namespace)
 
     def _nodes(self) -> list[KubeNode]:
@@ -262,7 +267,7 @@ class KubePart:
         defaults = kubelet_defaults(self._cluster.kubernetes)
         defaults = replace(defaults, relist_ns=world.scaled("pleg-relist", defaults.relist_ns))
         settings = KubeletSettings(
-            defaults=defaults, latency=self._request,
+            defaults=defaults, latency=self.request,
             capacity=NodeCapacity(milli_cpu=node.status.milli_cpu, memory=node.status.memory, pods=node.status.pods),
         )  # fmt: skip
         return Machine(world.env, self.server, runtime, node, settings, draw)
@@ -278,14 +283,19 @@ class KubePart:
                 env.call_at(at_ns, self._lease, (name, at_ns))
         pods = self._scenario.pods
         assert pods is not None
-        client = Client(self.server, env, self._request)
+        client = Client(self.server, env, self.request)
 
         def apply(objects: list[Object]) -> None:
             for item in objects:
                 client.create(item)
 
         env.call_at(world.apply_ns - SECOND, lambda _: apply(pod_objects.onlookers(self.namespace)))
-        env.call_at(world.apply_ns, lambda _: apply(pod_objects.workers(self.namespace, self._scenario, pods)))
+        operator = self.operator
+        if operator is None:
+            env.call_at(world.apply_ns, lambda _: apply(pod_objects.workers(self.namespace, self._scenario, pods)))
+        else:
+            env.call_at(world.apply_ns - SECOND, lambda _: operator.operator.start())
+            env.call_at(world.apply_ns, lambda _: apply([operator.node_set()]))
         later_ns = world.apply_ns + pods.controller_after
         env.call_at(later_ns, lambda _: apply(pod_objects.controller(self.namespace, pods)))
 
@@ -294,6 +304,19 @@ class KubePart:
         kubelet = self.machines[mark[0]].kubelet
         if kubelet is not None:
             kubelet.report.lease.begin_anew(mark[1])
+
+    def where(self, fault: ClusterFault | OperatorStep) -> str | None:
+        """The node column of a fault's rows."""
+        if isinstance(fault, ClusterFault):
+            return self.faults.where(fault)
+        return fault.target.partition(":")[2] or None
+
+    def inject(self, fault: ClusterFault | OperatorStep) -> Callable[[], None]:
+        """Do it; returns what ends it."""
+        if isinstance(fault, ClusterFault):
+            return self.faults.inject(fault)
+        assert self.operator is not None
+        return self.operator.step(fault)
 
     def reached(self, _controller: str) -> bool:
         """Whether the control plane reaches a controller's pod (a paused machine shows as a controller that hangs)."""

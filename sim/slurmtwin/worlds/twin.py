@@ -289,13 +289,15 @@ def _world(
 
 def not_modelled(scenario: Scenario) -> str:
     """What the scenario asks for that the twin does not model: leaving it out would change results. "": nothing."""
-    from slurmtwin.worlds.pod_faults import modelled
+    from slurmtwin.worlds import pod_faults, pod_operator
 
-    if scenario.pods is not None and (scenario.pods.operator or len(scenario.clusters) > 1):
-        return "pods.operator" if scenario.pods.operator else "several clusters"
+    pods = scenario.pods
+    if pods is not None and len(scenario.clusters) > 1:
+        return "several clusters"
     for fault in scenario.faults:
-        cluster = isinstance(fault, ClusterFault) and (scenario.pods is None or not modelled(fault))
-        if cluster or isinstance(fault, OperatorStep):
+        if isinstance(fault, ClusterFault) and (pods is None or not pod_faults.modelled(fault)):
+            return fault.kind
+        if isinstance(fault, OperatorStep) and (pods is None or not pods.operator or not pod_operator.modelled(fault)):
             return fault.kind
     return ""
 

@@ -398,6 +398,10 @@ class NodeLifecycle(Protocol):
         """ALLOCATED or COMPLETING."""
         ...
 
+    def is_allocated(self, node: Node) -> bool:
+        """Up, with a running job."""
+        ...
+
     def last_response_s(self, node: Node) -> int:
         """When the node was heard last, in Unix seconds."""
         ...

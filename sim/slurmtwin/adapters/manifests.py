@@ -1,0 +1,76 @@
+"""Pods that the core writes as Kubernetes JSON, as the twin's objects (operator core/manifests.py worker_pod())."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.quantity import milli_cpu, quantity_bytes
+from slurmtwin.models.api_server.objects import Container, Meta, Owner, Pod, PodSpec, Probe, Toleration, Volume
+
+PRE_STOP_NS = 400 * MS
+"""Two calls of scontrol in the container that ends."""
+Document = Mapping[str, Any]
+
+
+def pod_of(manifest: str, env: Mapping[str, str]) -> Pod:
+    """The pod of a manifest. env: what its container shall have beside (process: main or supervised)."""
+    document = json.loads(manifest)
+    meta, spec = document["metadata"], document["spec"]
+    owners = meta.get("ownerReferences", [])
+    owner = Owner(owners[0]["kind"], owners[0]["name"], owners[0]["uid"]) if owners else None
+    return Pod(
+        meta=Meta(
+            name=meta["name"], namespace=meta.get("namespace", ""), owner=owner,
+            labels={**meta.get("labels", {}), "app": "slurmd"}, annotations=meta.get("annotations", {}),
+        ),
+        spec=PodSpec(
+            containers=tuple(_container(c, env) for c in spec["containers"]),
+            volumes=tuple(_volume(v) for v in spec.get("volumes", ())),
+            node_selector=spec.get("nodeSelector", {}), tolerations=_tolerations(spec.get("tolerations", ())),
+            grace_ns=int(spec.get("terminationGracePeriodSeconds", 30)) * SECOND, hostname=spec.get("hostname", ""),
+            affinity=(),
+        ),
+    )  # fmt: skip
+
+
+def _container(item: Document, env: Mapping[str, str]) -> Container:
+    asked = item.get("resources", {})
+    requests, limits = asked.get("requests", {}), asked.get("limits", {})
+    hook = item.get("lifecycle", {}).get("preStop")
+    more = {**env, "prestop": "down"} if hook else dict(env)
+    return Container(
+        name=item["name"], image=item["name"], pull_policy="IfNotPresent", env=more,
+        milli_cpu=milli_cpu(requests.get("cpu", "0")), memory=quantity_bytes(requests.get("memory", "0")),
+        milli_cpu_limit=milli_cpu(limits.get("cpu", "0")), memory_limit=quantity_bytes(limits.get("memory", "0")),
+        startup=_probe(item.get("startupProbe")), liveness=_probe(item.get("livenessProbe")),
+        readiness=_probe(item.get("readinessProbe")), pre_stop_ns=PRE_STOP_NS if hook else 0,
+    )  # fmt: skip
+
+
+def _probe(item: Document | None) -> Probe | None:
+    if item is None:
+        return None
+    return Probe(
+        period_ns=int(item.get("periodSeconds", 10)) * SECOND, timeout_ns=int(item.get("timeoutSeconds", 1)) * SECOND,
+        failures=int(item.get("failureThreshold", 3)),
+        initial_delay_ns=int(item.get("initialDelaySeconds", 0)) * SECOND,
+    )  # fmt: skip
+
+
+def _volume(item: Document) -> Volume:
+    claim = item.get("persistentVolumeClaim", {}).get("claimName", "")
+    return Volume(name=item["name"], claim=claim, memory=item.get("emptyDir", {}).get("medium") == "Memory")
+
+
+def _tolerations(items: Sequence[Document]) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(
+            key=t.get("key", ""), value=t.get("value", ""), exists=t.get("operator", "Equal") == "Exists",
+            effect=t.get("effect", ""),
+            for_ns=t["tolerationSeconds"] * SECOND if "tolerationSeconds" in t else None,
+        )
+        for t in items
+    )  # fmt: skip

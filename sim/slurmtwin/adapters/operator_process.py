@@ -1,0 +1,352 @@
+"""The operator's process in simulated time: it carries the pure core as docs/operator.md asks of a carrier.
+
+Each pass looks at lagging caches and at slurmrestd, stores the core's memory, then acts one by one. Passes begin by
+watch events, by the core's own time, and by the design's poll; failed ones back off. A crash point ends the process
+after so many actions; it is started again a while later with empty caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmtwin.adapters.manifests import pod_of
+from slurmtwin.adapters.views import LOCK, node_view, pod_view
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.engine.daemon_clock import DaemonClock
+from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.models.api_server.client import Client
+from slurmtwin.models.api_server.errors import AlreadyExistsError, ApiError
+from slurmtwin.models.api_server.informer import Informer
+from slurmtwin.models.api_server.objects import Custom, DisruptionBudget, Meta, Node, Pod, Service, Taint
+from slurmtwin.models.api_server.work_queue import WorkQueue
+from slurmtwin_operator.core import actions as a
+from slurmtwin_operator.core import plan as own_plan
+from slurmtwin_operator.core.manifests import GROUP
+from slurmtwin_operator.core.observed import MIRRORED, Applied, Condition, Identity, NodeSetObserved, Policy, SlurmNode
+
+if TYPE_CHECKING:
+    from slurmtwin.adapters.slurm_port import SlurmPort
+    from slurmtwin.engine.environment import Environment
+    from slurmtwin.engine.event_sink import EventSink
+    from slurmtwin.models.api_server.server import ApiServer
+    from slurmtwin.models.api_server.work_queue import Finished
+    from slurmtwin_operator.core.spec import NodeSetSpec
+    from slurmtwin_operator.core.switches import Switches
+
+RESTART_NS: Final = 2 * SECOND
+"""The kubelet starts the operator's container again."""
+HASH: Final = f"{GROUP}/hash"
+FINALIZER: Final = f"{GROUP}/operator"
+Done = Callable[[str], None]
+"""Called with "" or the error of an action."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carrying:
+    """How the core is carried: the design's carrier settings, and what a test disturbs."""
+
+    poll_ns: int = 30 * SECOND
+    back_off_ns: int = 5 * MS
+    back_off_most_ns: int = 1000 * SECOND
+    latency: Callable[[], int] | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment of worker containers: process is main or supervised."""
+    crash_after: int = 0
+    """The process dies after so many actions, once; 0: never."""
+    unreachable_s: int = 300
+
+
+class Operator:
+    """One operator of one NodeSet's cluster."""
+
+    def __init__(
+        self, env: Environment, server: ApiServer, sink: EventSink, switches: Switches, carrying: Carrying,
+        port: Callable[[DaemonClock], SlurmPort], core: Callable[[Any, a.Memory, int], a.Plan] = own_plan,
+    ) -> None:  # fmt: skip
+        self._env = env
+        self._server = server
+        self._sink = sink
+        self._switches = switches
+        self._carrying = carrying
+        self._make_port = port
+        self._core = core
+        self.actions = 0
+        self.passes = 0
+        self._process: _Process | None = None
+
+    def start(self) -> None:
+        """exec."""
+        if self._process is None:
+            self._process = _Process(self)
+
+    def kill(self) -> None:
+        """SIGKILL: what was sent stands, the rest is forgotten; its kubelet starts it again."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.client.close()
+            process.clock.end()
+            self._env.call_in(RESTART_NS, lambda _: self.start())
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """The caches of the present process (a test holds them: stale views)."""
+        return self._process.informers if self._process is not None else ()
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        if self._process is not None:
+            self._process.clock.freeze()
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        if self._process is not None:
+            self._process.clock.thaw()
+
+
+class _Process:
+    """One life of it."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._o = operator
+        carrying = operator._carrying
+        self._carrying = carrying
+        self.clock = DaemonClock(operator._env)
+        self.client = Client(operator._server, self.clock, carrying.latency)
+        self._port = operator._make_port(self.clock)
+        self.sets: Informer[Custom] = Informer(self.client, Custom, self._set_changed)
+        self.pods: Informer[Pod] = Informer(self.client, Pod, self._pod_changed)
+        self.nodes: Informer[Node] = Informer(self.client, Node, self._node_changed)
+        self.beside: tuple[Informer[Any], ...] = (
+            Informer(self.client, DisruptionBudget), Informer(self.client, Service),
+        )  # fmt: skip
+        self.informers: tuple[Informer[Any], ...] = (*self.beside, self.nodes, self.pods, self.sets)
+        self._queue = WorkQueue(self.clock, self._pass, 1, carrying.back_off_ns, carrying.back_off_most_ns)
+        for informer in self.informers:
+            informer.start()
+        self.clock.call_in(carrying.poll_ns, self._poll)
+
+    def _poll(self, _argument: object) -> None:
+        self._port.forget()
+        for item in self.sets:
+            self._queue.add(item.meta.key)
+        self.clock.call_in(self._carrying.poll_ns, self._poll)
+
+    def _set_changed(self, old: Custom | None, new: Custom | None) -> None:
+        if new is not None and (old is None or old.meta.generation != new.meta.generation or new.meta.deleting):
+            self._queue.add(new.meta.key)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        name = pod.meta.labels.get(f"{GROUP}/nodeset")
+        if name:
+            self._queue.add(f"{pod.meta.namespace}/{name}")
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or old.spec != new.spec or old.ready != new.ready:
+            for item in self.sets:
+                self._queue.add(item.meta.key)
+
+    # a pass
+
+    def _pass(self, key: str, finished: Finished) -> None:
+        if not all(informer.synced for informer in self.informers):
+            self.clock.call_in(100 * MS, lambda _: self._pass(key, finished))
+            return
+        item = self.sets.get(f"NodeSet/{key}")
+        if item is None:
+            finished(True)
+            return
+        self._port.ask(lambda slurm: self._decide(item, slurm, finished))
+
+    def _decide(self, item: Custom, slurm: Any, finished: Finished) -> None:
+        self._o.passes += 1
+        observed = self._observe(item, slurm)
+        memory: a.Memory = item.status.get("memory", a.Memory())
+        made = self._o._core(observed, memory, self.clock.now_ns)
+        status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
+        if dict(item.status) == status:
+            self._act(item, list(made.actions), made, finished)
+            return
+        key = f"NodeSet/{item.meta.key}"
+
+        def stored(answer: Any) -> None:
+            if isinstance(answer, ApiError):
+                finished(False)
+            else:
+                self._act(item, list(made.actions), made, finished)
+
+        self.client.patch(Custom, key, lambda c: replace(c, status=status), stored, uid=item.meta.uid)
+
+    def _observe(self, item: Custom, slurm: Any) -> NodeSetObserved:
+        meta = item.meta
+        spec: NodeSetSpec = item.spec["spec"]
+        me = Identity(meta.namespace, meta.name, meta.uid, meta.generation, meta.deleting, FINALIZER in meta.finalizers)
+        pods = [p for p in self.pods if p.meta.labels.get(f"{GROUP}/nodeset") == meta.name]
+        hosts = {p.spec.node_name for p in pods}
+        views = [node_view(n, spec, self._foreign(n)) for n in self.nodes]
+        conditions: tuple[Condition, ...] = item.status.get("conditions", ())
+        return NodeSetObserved(
+            me, spec, self._o._switches, Policy(), tuple(pod_view(p, meta.name) for p in pods),
+            tuple(v for v in views if v.selected or v.name in hosts), slurm, self._applied(meta), conditions, (),
+            self._carrying.unreachable_s,
+        )  # fmt: skip
+
+    def _foreign(self, node: Node) -> int:
+        if self._o._switches.lock == "none":
+            return 0
+        return sum(p.spec.node_name == node.meta.name and f"{GROUP}/nodeset" not in p.meta.labels for p in self.pods)
+
+    def _applied(self, meta: Meta) -> tuple[Applied, ...]:
+        kinds: dict[type, Any] = {DisruptionBudget: "PodDisruptionBudget", Service: "Service"}
+        return tuple(
+            Applied(kinds[type(item)], item.meta.name, item.meta.annotations.get(HASH, ""))
+            for informer in self.beside
+            for item in informer
+            if item.meta.labels.get(f"{GROUP}/nodeset") == meta.name
+        )
+
+    # actions
+
+    def _act(self, item: Custom, actions: list[a.Action], made: a.Plan, finished: Finished) -> None:
+        if not actions:
+            self._queue.add_after(item.meta.key, made.requeue_ns)
+            finished(True)
+            return
+        action = actions.pop(0)
+
+        def done(error: str) -> None:
+            skipped = error == "skipped"
+            self._tell(action, error)
+            self._o.actions += 1
+            if self._o.actions == self._carrying.crash_after:
+                self._o.kill()
+                return
+            if error and not skipped and self._o._switches.failed_action == "stop":
+                finished(False)
+            else:
+                self._act(item, actions, made, finished)
+
+        guard = getattr(action, "only_if", None)
+        if guard is None:
+            self._perform(item, action, done)
+        else:
+            self._guarded(guard, item, action, done)
+
+    def _tell(self, action: a.Action, error: str) -> None:
+        kind = Kind.ACTION_FAILED if error not in ("", "skipped") else Kind.ACTION_ISSUED
+        subject = str(getattr(action, "node", "") or getattr(action, "name", ""))
+        said: dict[str, Any] = {"do": action.do, "outcome": error or "done"}
+        about = str(getattr(action, "kind", ""))
+        detail = detail_text(**(said | ({"object": about} if about else {})))
+        self._o._sink.emit(self.clock.now_ns, kind, "operator", None, subject or None, None, None, detail)
+
+    def _guarded(self, guard: a.Guard, item: Custom, action: a.Action, done: Done) -> None:
+        """Read the node again just before; nothing is done when it cannot be read."""
+        space = item.meta.namespace
+        if guard.no_pod and self._o._server.find(Pod, f"{space}/{guard.node}") is not None:
+            done("skipped")
+            return
+
+        def looked(record: SlurmNode | None, answered: bool) -> None:
+            if not answered:
+                done("slurmrestd does not answer")
+            elif record is None:
+                self._perform(item, action, done) if guard.idle else done("skipped")
+            elif (guard.reason is not None and record.reason != guard.reason) or (
+                guard.idle and (not record.drained or record.busy)
+            ):
+                done("skipped")
+            else:
+                self._perform(item, action, done)
+
+        self._port.look(guard.node, looked)
+
+    def _perform(self, item: Custom, action: a.Action, done: Done) -> None:
+        """One action; done("") or its error."""
+        if isinstance(action, a.DrainNode):
+            self._port.update(action.node, "DRAIN", action.reason, done)
+        elif isinstance(action, a.ResumeNode):
+            self._port.update(action.node, "UNDRAIN" if action.undrain else "RESUME", "", done)
+        elif isinstance(action, a.CommentNode):
+            self._port.comment(action.node, action.comment, done)
+        elif isinstance(action, a.DeleteSlurmNode):
+            self._port.delete(action.node, done)
+        else:
+            self._ask_kube(item, action, _answer(done))
+
+    def _ask_kube(self, item: Custom, action: a.Action, done: Callable[[Any], None]) -> None:
+        client, space = self.client, item.meta.namespace
+        if isinstance(action, a.CreatePod):
+            pod = pod_of(action.manifest, self._carrying.env)
+            client.call(f"create Pod {pod.meta.key}", lambda: self._create(item, pod, action.at_most), done)
+        elif isinstance(action, a.DeleteObject):
+            kind = {"Pod": Pod, "PodDisruptionBudget": DisruptionBudget, "Service": Service}.get(action.kind, Pod)
+            client.delete(kind, f"{space}/{action.name}", uid=action.uid, done=done)
+        elif isinstance(action, a.LabelPod):
+            client.patch(Pod, f"{space}/{action.name}", lambda p: _labelled(p, action), done, uid=action.uid)
+        elif isinstance(action, a.CordonNode):
+            client.patch(Node, action.node, lambda n: _cordoned(n, action.on), done)
+        elif isinstance(action, a.LockNode):
+            client.patch(Node, action.node, lambda n: _locked(n, action.state, self.clock.now_ns), done)
+        elif isinstance(action, a.DeleteNode):
+            client.delete(Node, action.node, uid=action.instance, done=done)
+        elif isinstance(action, a.SetFinalizer):
+            key = f"NodeSet/{item.meta.key}"
+            client.patch(Custom, key, lambda c: _with_finalizer(c, action.on), done, uid=item.meta.uid)
+        elif isinstance(action, a.Apply):
+            self._apply(item, action, done)
+        else:
+            done(ApiError(f"{action.do}: not carried here"))
+
+    def _create(self, item: Custom, pod: Pod, at_most: int) -> Pod:
+        """At the server: no more pods of the set than the core counted with."""
+        mine = [
+            p for p in self._o._server.list_of(Pod)
+            if p.meta.namespace == item.meta.namespace and p.meta.labels.get(f"{GROUP}/nodeset") == item.meta.name
+        ]  # fmt: skip
+        if 0 <= at_most <= len(mine):
+            raise AlreadyExistsError("there are as many pods as there shall be")
+        return self._o._server.create(pod)
+
+    def _apply(self, item: Custom, action: a.Apply, done: Callable[[Any], None]) -> None:
+        """A budget or a Service, as a patch or a creation."""
+        labels = {f"{GROUP}/nodeset": item.meta.name}
+        meta = Meta(name=action.name, namespace=item.meta.namespace, labels=labels, annotations={HASH: action.hash})
+        made: DisruptionBudget | Service
+        if action.kind == "PodDisruptionBudget":
+            made = DisruptionBudget(meta=meta, selector={**labels, f"{GROUP}/protect": "true"}, max_unavailable=0)
+        else:
+            made = Service(meta=meta, selector=labels, publish_not_ready=True, headless=True)
+        self.client.create(made, lambda answer: done(None if isinstance(answer, AlreadyExistsError) else answer))
+
+
+def _answer(done: Done) -> Callable[[Any], None]:
+    return lambda answer: done(str(answer) if isinstance(answer, ApiError) else "")
+
+
+def _labelled(pod: Pod, action: a.LabelPod) -> Pod:
+    kept = {key: value for key, value in pod.meta.labels.items() if key != action.key}
+    labels = kept if action.value is None else {**kept, action.key: action.value}
+    return replace(pod, meta=replace(pod.meta, labels=labels))
+
+
+def _cordoned(node: Node, on: bool) -> Node:
+    notes = {key: value for key, value in node.meta.annotations.items() if key != MIRRORED}
+    if on:
+        notes[MIRRORED] = "true"
+    return replace(node, meta=replace(node.meta, annotations=notes), spec=replace(node.spec, unschedulable=on))
+
+
+def _locked(node: Node, state: str, now_ns: int) -> Node:
+    kept = tuple(t for t in node.spec.taints if t.key != LOCK)
+    mark = (Taint(key=LOCK, effect="NoExecute", value=state, since_ns=now_ns),) if state else ()
+    return replace(node, spec=replace(node.spec, taints=kept + mark))
+
+
+def _with_finalizer(item: Custom, on: bool) -> Custom:
+    kept = tuple(name for name in item.meta.finalizers if name != FINALIZER)
+    return replace(item, meta=replace(item.meta, finalizers=(*kept, FINALIZER) if on else kept))

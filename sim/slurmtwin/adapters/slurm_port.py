@@ -1,0 +1,147 @@
+"""slurmrestd as an operator meets it: what it lists, how old that may be, and changes of nodes (slurm.md 5.4).
+
+An answer needs a slurmrestd pod that serves and a slurmctld that answers it; else the last one is kept and is `away`.
+Where there is no REST service at all, the answer is `absent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
+from slurmtwin.models.slurmctld.node_words import node_words
+from slurmtwin.models.slurmctld.states import JobState, NodeBase
+from slurmtwin.models.slurmctld.tables import bits
+from slurmtwin_operator.core.observed import Slurm, SlurmJob, SlurmNode
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Job, Node
+
+ANSWER_NS: Final = 60 * MS
+"""A request to slurmrestd and its own to slurmctld."""
+
+
+class SlurmPort:
+    """One cluster's slurmrestd, as one process asks it."""
+
+    def __init__(
+        self, cluster: SlurmCluster, clock: Clock, serves: Callable[[], str], feature: str, cache_ns: int,
+        started_ns: Callable[[str], int],
+    ) -> None:  # fmt: skip
+        self._cluster = cluster
+        self._clock = clock
+        self._serves = serves
+        """fresh, away or absent: whether a slurmrestd could answer now."""
+        self._feature = feature
+        self._cache_ns = cache_ns
+        self._started_ns = started_ns
+        self._last = Slurm("away", clock.now_ns)
+        self._asked_ns = -(1 << 62)
+        self._comments: dict[str, str] = {}
+
+    def ask(self, done: Callable[[Slurm], None]) -> None:
+        """Nodes and jobs, as old as the cache allows."""
+        if self._clock.now_ns - self._asked_ns < self._cache_ns and self._last.answer == "fresh":
+            done(self._last)
+        else:
+            self._clock.call_in(ANSWER_NS, self._answer, done)
+
+    def _answer(self, done: Callable[[Slurm], None]) -> None:
+        how = self._serves()
+        ctld = self._cluster.ctld
+        now_ns = self._clock.now_ns
+        if how == "absent":
+            done(Slurm("absent", now_ns))
+        elif how != "fresh" or ctld is None:
+            done(replace(self._last, answer="away"))
+        else:
+            self._asked_ns = now_ns
+            self._last = Slurm("fresh", now_ns, self._nodes(ctld), self._jobs(ctld))
+            done(self._last)
+
+    def forget(self) -> None:
+        """The next ask goes to slurmrestd: something was just changed."""
+        self._asked_ns = -(1 << 62)
+
+    def _nodes(self, ctld: Slurmctld) -> tuple[SlurmNode, ...]:
+        return tuple(self._node(ctld, node) for node in ctld.nodes.nodes if self._listed(node))
+
+    def _listed(self, node: Node) -> bool:
+        """A dynamic node is known once it has registered."""
+        return bool(node.name) and node.base not in (NodeBase.UNKNOWN, NodeBase.FUTURE)
+
+    def _node(self, ctld: Slurmctld, node: Node) -> SlurmNode:
+        words = node_words(ctld, node)
+        return SlurmNode(
+            name=node.name, state=words[0], flags=tuple(sorted(words[1:])), reason=node.reason,
+            comment=self._comments.get(node.name, ""), features=(self._feature,),
+            registered_ns=self._started_ns(node.name),
+        )  # fmt: skip
+
+    def _jobs(self, ctld: Slurmctld) -> tuple[SlurmJob, ...]:
+        return tuple(self._job(ctld, job) for job in ctld.jobs.values() if not job.state.finished or job.completing)
+
+    def _job(self, ctld: Slurmctld, job: Job) -> SlurmJob:
+        nodes: tuple[str, ...] = ()
+        if job.alloc is not None and job.state in (JobState.RUNNING, JobState.SUSPENDED):
+            nodes = tuple(ctld.nodes.nodes[i].name for i in bits(job.alloc.nodes))
+        end_ns = job.end_s * SECOND - ctld.epoch_ns if job.end_s else 0
+        partition = job.part.name if job.part is not None else ""
+        return SlurmJob(job.slurm_id, job.state.name, nodes, end_ns, partition, str(job.request.name))
+
+    # changes
+
+    def update(self, node: str, state: str, reason: str, done: Callable[[str], None]) -> None:
+        """State of a node; done("") or the error."""
+
+        def change(ctld: Slurmctld) -> str:
+            found = ctld.nodes.by_name.get(node)
+            if found is None or not self._listed(found):
+                return f"slurmctld knows no node {node}"
+            return ctld.nodes_lifecycle.update(found, state, reason) or ""
+
+        self._change(change, done)
+
+    def comment(self, node: str, text: str, done: Callable[[str], None]) -> None:
+        """Comment of a node."""
+
+        def change(_ctld: Slurmctld) -> str:
+            self._comments[node] = text
+            return ""
+
+        self._change(change, done)
+
+    def delete(self, node: str, done: Callable[[str], None]) -> None:
+        """Delete the record of a dynamic node."""
+        self._change(lambda ctld: delete_nodes(self._cluster, ctld, node) or "", done)
+
+    def _change(self, change: Callable[[Slurmctld], str], done: Callable[[str], None]) -> None:
+        self._clock.call_in(ANSWER_NS, self._do, (change, done))
+
+    def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None]]) -> None:
+        change, done = order
+        ctld = self._cluster.ctld
+        if self._serves() != "fresh" or ctld is None:
+            done("slurmrestd does not answer")
+            return
+        self.forget()
+        done(change(ctld))
+
+    def look(self, node: str, done: Callable[[SlurmNode | None, bool], None]) -> None:
+        """One node, asked now: (record or None, whether anybody answered)."""
+
+        def answered(_argument: object) -> None:
+            ctld = self._cluster.ctld
+            if self._serves() != "fresh" or ctld is None:
+                done(None, False)
+                return
+            found = ctld.nodes.by_name.get(node)
+            done(self._node(ctld, found) if found is not None and self._listed(found) else None, True)
+
+        self._clock.call_in(ANSWER_NS, answered)

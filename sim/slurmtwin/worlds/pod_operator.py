@@ -1,0 +1,192 @@
+"""An operator in the twin of pods: the node set it keeps, its design, and what a scenario changes in mid run.
+
+slurmctld and slurmrestd are put there by plain objects; the operator makes the workers. Its core is the reference
+operator's with the switches of the design that `pods.operator` names (scenarios/designs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import slurmtwin
+from slurmtwin.adapters.operator_process import Carrying, Operator
+from slurmtwin.adapters.slurm_port import SlurmPort
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.errors import InputError, UnsupportedError
+from slurmtwin.contract.operator_steps import OperatorStep
+from slurmtwin.models.api_server.client import Client
+from slurmtwin.models.api_server.objects import Custom, Deployment, Meta, Pod, Service
+from slurmtwin.models.slurmctld.states import NodeFlag
+from slurmtwin.worlds import pod_objects
+from slurmtwin_operator.core.manifests import GROUP
+from slurmtwin_operator.core.observed import TERMINATING
+from slurmtwin_operator.core.spec import NodeSetSpec
+from slurmtwin_operator.designs import Design, find_design
+
+if TYPE_CHECKING:
+    from slurmtwin.contract.scenario import Scenario
+    from slurmtwin.engine.daemon_clock import DaemonClock
+    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.worlds.pod_observer import ObservedSink
+    from slurmtwin.worlds.pod_world import KubePart, PodWorld
+
+STEPS: Final = ("operator.scale", "operator.update", "operator.cordon", "operator.delete")
+TARGETS: Final = ("workers", "rest")
+HOOK_NS: Final = 300 * MS
+"""A deletion is seen by the kubelet, and the preStop hook has told slurmctld."""
+CORDON: Final = f"{GROUP}/cordon"
+
+
+def modelled(step: OperatorStep) -> bool:
+    """The twin makes that change."""
+    target = step.target.partition(":")[0]
+    return step.kind in STEPS and (target in TARGETS or (step.kind == "operator.cordon" and target == "slurmd"))
+
+
+def design_of(name: str) -> Design:
+    """A shipped design. Raises InputError when there is none of that name."""
+    package = Path(slurmtwin.__file__).parent
+    for folder in (Path("scenarios/designs"), package.parents[1] / "scenarios/designs", package / "scenarios/designs"):
+        if (folder / f"{name}.yaml").exists():
+            return find_design(name, folder)
+    raise InputError(f"no design is called {name!r}", hint="a file of scenarios/designs")
+
+
+class OperatorPart:
+    """The operator of a world, its node set, and the scenario's steps."""
+
+    def __init__(self, kube: KubePart, world: PodWorld, scenario: Scenario, sink: ObservedSink) -> None:
+        assert scenario.pods is not None
+        self._kube = kube
+        self._world = world
+        self._scenario = scenario
+        self._pods = scenario.pods
+        self._design = design = design_of(scenario.pods.operator)
+        if design.switches.workers != "pods":
+            raise UnsupportedError(
+                f"design {design.name}: the twin's operator carries workers that are pods of its own"
+            )
+        self._name = pod_objects.worker_names(scenario)[0].rpartition("-")[0]
+        self._client = Client(kube.server, world.env, kube.request)
+        self._revision = 1
+        carrier, switches = design.carrier, design.switches
+
+        def port(clock: DaemonClock) -> SlurmPort:
+            return SlurmPort(
+                world.cluster, clock, self._rest, self._name, carrier.slurm_cache_s * SECOND,
+                lambda node: sink.slurmd_started_ns.get(node, 0),
+            )  # fmt: skip
+
+        self.operator = Operator(
+            world.env, kube.server, sink, switches,
+            Carrying(
+                poll_ns=carrier.poll_s * SECOND, back_off_ns=carrier.backoff_base_ms * MS,
+                back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,
+                env={"process": self._pods.slurmd_process}, unreachable_s=design.kubernetes.worker_unreachable_s,
+            ),
+            port,
+        )  # fmt: skip
+        if switches.prestop != "none":
+            kube.server.on_write.append(self._deleted)
+
+    @property
+    def _key(self) -> str:
+        return f"NodeSet/{self._kube.namespace}/{self._name}"
+
+    def _rest(self) -> str:
+        """fresh, away or absent, as a client of the REST service finds it."""
+        server, space = self._kube.server, self._kube.namespace
+        if server.find(Service, f"{space}/slurmrestd") is None:
+            return "absent"
+        serving = (p for p in server.list_of(Pod) if p.meta.labels.get("app") == "slurmrestd")
+        return "fresh" if any(p.ready and not p.meta.deleting for p in serving) else "away"
+
+    def node_set(self) -> Custom:
+        """The custom resource at the beginning."""
+        pods, count = self._pods, len(pod_objects.worker_names(self._scenario))
+        spec = NodeSetSpec(
+            cluster="slurm", replicas=count, image="slurmd", cpu=pods.cpu or "100m", memory=pods.memory or "200Mi",
+            node_selector={pod_objects.ROLE: "compute"}, grace_s=max(1, pods.grace // SECOND),
+        )  # fmt: skip
+        meta = Meta(name=self._name, namespace=self._kube.namespace)
+        return Custom(meta=meta, resource="NodeSet", spec={"spec": spec})
+
+    # the preStop hook of its pods
+
+    def _deleted(self, _verb: str, old: object, new: object) -> None:
+        if not isinstance(new, Pod) or not isinstance(old, Pod) or f"{GROUP}/nodeset" not in new.meta.labels:
+            return
+        if new.meta.deleting and not old.meta.deleting and new.meta.grace_ns > 0 and new.status.phase == "Running":
+            self._world.env.call_in(HOOK_NS, self._hook, new)
+
+    def _hook(self, pod: Pod) -> None:
+        """scontrol update state=down; a drained node keeps its reason."""
+        machine = self._kube.machines[pod.spec.node_name]
+        if not machine.on or machine.paused_ns is not None:
+            return
+
+        def down(ctld: Slurmctld) -> None:
+            node = ctld.nodes.by_name.get(pod.meta.name)
+            if node is not None:
+                kept = node.reason if node.flags & NodeFlag.DRAIN and node.reason else TERMINATING
+                ctld.nodes_lifecycle.update(node, "DOWN", kept)
+
+        self._world.cluster.request(down, _nothing, self._world.costs.rpc_ns)
+
+    # steps
+
+    def step(self, step: OperatorStep) -> Callable[[], None]:
+        """Make the change; returns what takes it back."""
+        target, _, name = step.target.partition(":")
+        space = self._kube.namespace
+        if step.kind == "operator.cordon":
+            return self._cordon(f"{space}/{name}")
+        if target == "rest":
+            return self._rest_step(step, f"{space}/slurmrestd")
+        if step.kind == "operator.delete":
+            self._client.delete(Custom, self._key)
+            return _nothing
+        if step.kind == "operator.update":
+            self._revision += 1
+            return self._change(image=f"slurmd:{self._revision}")
+        return self._change(replicas=step.count or 0)
+
+    def _change(self, **values: object) -> Callable[[], None]:
+        """Other values in the node set's spec."""
+        spec: NodeSetSpec = self._kube.server.get(Custom, self._key).spec["spec"]
+        before = {name: getattr(spec, name) for name in values}
+
+        def put(what: dict[str, object]) -> None:
+            self._client.patch(
+                Custom, self._key, lambda c: replace(c, spec={"spec": c.spec["spec"].model_copy(update=what)})
+            )
+
+        put(dict(values))
+        return lambda: put(before)
+
+    def _rest_step(self, step: OperatorStep, key: str) -> Callable[[], None]:
+        if step.kind == "operator.delete":
+            self._client.delete(Deployment, key)
+            self._client.delete(Service, key)
+            return _nothing
+        count = step.count or 0
+        self._client.patch(Deployment, key, lambda d: replace(d, replicas=count))
+        return lambda: self._client.patch(Deployment, key, lambda d: replace(d, replicas=1))
+
+    def _cordon(self, key: str) -> Callable[[], None]:
+        def put(on: bool) -> None:
+            def change(pod: Pod) -> Pod:
+                notes = {**pod.meta.annotations, CORDON: "true" if on else "false"}
+                return replace(pod, meta=replace(pod.meta, annotations=notes))
+
+            self._client.patch(Pod, key, change)
+
+        put(True)
+        return lambda: put(False)
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,184 @@
+"""The operator's core carried in simulated time: lagging caches, crash points, stale views, slurmrestd away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmtwin.adapters.manifests import pod_of
+from slurmtwin.adapters.operator_process import Carrying
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.engine.environment import RunBudget
+from slurmtwin.engine.event_sink import EventSink
+from slurmtwin.models.api_server.objects import Pod
+from slurmtwin.workload.resolve import resolve_jobs
+from slurmtwin.workload.slurm_conf import cluster_conf
+from slurmtwin.worlds import pod_operator
+from slurmtwin.worlds.pod_observer import ObservedSink
+from slurmtwin.worlds.pod_world import PodWorld, with_controllers
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin_operator.core import actions as a
+from slurmtwin_operator.core import plan
+
+FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
+SCENARIOS = sorted(path.stem for path in FAULTS.glob("*-slinky.yaml"))
+
+
+def scenario(name: str) -> Scenario:
+    return load_scenario(FAULTS / f"{name}.yaml")
+
+
+def play(name: str, **options: Any) -> list[Event]:
+    run = run_scenario(scenario(name), FAULTS, TwinOptions(keep=True, **options))
+    assert run.kept is not None
+    return run.kept
+
+
+def times(rows: list[Event], kind: Kind, **said: object) -> list[float]:
+    """Seconds of the rows of that kind with that node and those details."""
+    out = []
+    for row in rows:
+        detail = json.loads(row.detail) if row.detail else {}
+        node = said.get("node", row.node)
+        rest = {k: v for k, v in said.items() if k != "node"}
+        if row.kind is kind and row.node == node and rest.items() <= detail.items():
+            out.append(row.t_ns / SECOND)
+    return out
+
+
+def deletions(rows: list[Event]) -> list[float]:
+    return times(rows, Kind.POD_DELETING, app="slurmd")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_operator_scenario_runs(name: str) -> None:
+    """Two workers come up, made by the operator, and nothing is out of order in time."""
+    rows = play(name)
+    assert len(times(rows, Kind.ACTION_ISSUED, do="create-pod")) >= 2
+    assert all(a.t_ns <= b.t_ns for a, b in pairwise(rows))
+
+
+def test_a_busy_worker_is_drained_and_goes_when_its_job_has_ended() -> None:
+    """X33: no job is lost."""
+    rows = play("x33-slinky")
+    [ended] = times(rows, Kind.JOB_ENDED, node=None, state="COMPLETED")[:1]
+    assert min(deletions(rows)) > ended
+    assert times(rows, Kind.JOB_REQUEUED) == []
+
+
+def test_a_scale_in_that_is_taken_back_loses_no_pod() -> None:
+    """X35: the drain is undone."""
+    rows = play("x35-slinky")
+    assert deletions(rows) == []
+    assert len(times(rows, Kind.NODE_RESUMED)) == 1
+
+
+def test_while_slurmrestd_is_away_nothing_is_replaced() -> None:
+    """X18: rest_down stop-pass; the pod comes back once it answers."""
+    rows = play("x18-slinky")
+    [cleared] = times(rows, Kind.FAULT_CLEARED)
+    gone = times(rows, Kind.POD_DELETED, app="slurmd")[0]
+    made = [t for t in times(rows, Kind.POD_CREATED, app="slurmd") if t > gone]
+    assert min(made) > cleared
+
+
+class Played:
+    """A world that can be disturbed before it runs."""
+
+    def __init__(self, name: str, **carrying: Any) -> None:
+        chosen = scenario(name)
+        conf, _ = cluster_conf(chosen, FAULTS)
+        self.sink = ObservedSink("r", "twin", None, True)
+        assert chosen.pods is not None
+        made = pod_operator.Carrying
+        pod_operator.Carrying = lambda **given: made(**(given | carrying))  # type: ignore[misc, assignment]
+        try:
+            self.world = PodWorld(
+                chosen, with_controllers(conf, chosen.pods), resolve_jobs(chosen, FAULTS), TwinOptions(), self.sink
+            )
+        finally:
+            pod_operator.Carrying = made  # type: ignore[misc]
+
+    def run(self) -> list[Event]:
+        self.world.start()
+        self.world.env.run_within(RunBudget(max_time_ns=170 * SECOND))
+        EventSink.close(self.sink)
+        return self.sink.kept or []
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4, 5, 6, 7])
+def test_a_crash_after_any_action_ends_in_the_same_state(after: int) -> None:
+    """One worker is left, drained and deleted in peace; no job is requeued."""
+    rows = Played("x33-slinky", crash_after=after).run()
+    assert times(rows, Kind.JOB_REQUEUED) == []
+    assert len(deletions(rows)) == 2  # the object's row and the receipt
+    created = len(times(rows, Kind.POD_CREATED, app="slurmd")) // 2
+    assert created == 2
+
+
+def test_a_stale_cache_delays_but_breaks_nothing() -> None:
+    """The caches stand still round the scale-in (Sieve's stale state): the drain comes when they catch up."""
+    played = Played("x33-slinky")
+    env = played.world.env
+    operator = played.world.kube.operator
+    assert operator is not None
+
+    def hold(_argument: object) -> None:
+        for informer in operator.operator.informers:
+            informer.hold()
+
+    def release(_argument: object) -> None:
+        for informer in operator.operator.informers:
+            informer.release()
+
+    env.call_at(10 * SECOND, hold)
+    env.call_at(40 * SECOND, release)
+    rows = played.run()
+    assert 40 <= times(rows, Kind.NODE_DRAINED)[0] < 41
+    assert times(rows, Kind.JOB_REQUEUED) == []
+
+
+def test_a_planted_core_that_never_drains_takes_a_busy_pod() -> None:
+    """The rows show it: this is how a check would see such an operator."""
+    played = Played("x33-slinky")
+    operator = played.world.kube.operator
+    assert operator is not None
+
+    def hasty(observed: Any, memory: a.Memory, now_ns: int) -> a.Plan:
+        switches = observed.switches.model_copy(update={"drain_before_delete": False})
+        return plan(replace(observed, switches=switches), memory, now_ns)
+
+    operator.operator._core = hasty
+    rows = played.run()
+    assert times(rows, Kind.JOB_REQUEUED)
+
+
+def test_a_manifest_keeps_what_the_twin_needs() -> None:
+    """Labels, slot, probes, requests, hook, tolerations of a worker pod as the core writes it."""
+    manifest = json.dumps({
+        "metadata": {"name": "w-0", "namespace": "ns", "labels": {"a": "b"}, "annotations": {"slurmtwin.dev/slot": "0"},
+                     "ownerReferences": [{"kind": "NodeSet", "name": "w", "uid": "u"}]},
+        "spec": {
+            "containers": [{"name": "slurmd", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+                            "lifecycle": {"preStop": {"exec": {}}},
+                            "livenessProbe": {"periodSeconds": 5, "failureThreshold": 6}}],
+            "terminationGracePeriodSeconds": 60, "nodeSelector": {"role": "compute"},
+            "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7}],
+        },
+    })  # fmt: skip
+    pod = pod_of(manifest, {"process": "supervised"})
+    [container] = pod.spec.containers
+    assert isinstance(pod, Pod)
+    assert (container.milli_cpu, container.memory, container.env["process"]) == (1000, 1 << 30, "supervised")
+    assert container.pre_stop_ns > 0
+    assert container.liveness is not None
+    assert (container.liveness.period_ns, container.liveness.failures) == (5 * SECOND, 6)
+    assert (pod.spec.grace_ns, pod.spec.tolerations[0].for_ns) == (60 * SECOND, 7 * SECOND)
+    assert Carrying().poll_ns == 30 * SECOND
