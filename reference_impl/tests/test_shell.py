@@ -203,6 +203,20 @@ def test_a_node_that_became_busy_is_not_deleted() -> None:
     play(story)
 
 
+def test_an_error_that_is_answered_twice_is_read_once() -> None:
+    """Its text is slurmrestd's own, and it counts as an answer."""
+
+    async def story(b: Bench) -> None:
+        b.slurm.mode = "error"
+        rest = (await b.operator.reconciler._observer.look(CLUSTER, b.get(CLUSTER))).rest
+        assert rest is not None
+        with pytest.raises(SlurmError, match="Unable to contact slurm controller") as caught:
+            await rest.call("GET", "nodes/")
+        assert caught.value.answered is True
+
+    play(story)
+
+
 def test_tokens_are_signed_for_slurm_and_renewed() -> None:
     """HS256 over head and claims; the same key and second make the same token."""
     head, claims, _ = sign(b"key", 1000).split(".")

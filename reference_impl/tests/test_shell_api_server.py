@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.request import Request, urlopen
 
-import aiohttp
 import kopf
 import pytest
 
@@ -211,11 +210,11 @@ async def operated(server: Server, namespace: str) -> AsyncIterator[Place]:
     record.parent.mkdir()
     async with (
         slurm.serve() as rest, KubeApi(server.base, token, server.authority) as api,
-        KubeApi(server.base, admin_token, server.authority) as admin, aiohttp.ClientSession() as session,
+        KubeApi(server.base, admin_token, server.authority) as admin,
     ):  # fmt: skip
         with record.open("w") as stream:
             settings = Settings(identity=namespace, watch_namespaces=namespace)
-            operator = Operator(settings, api, session, recorder=Recorder(stream), endpoint=lambda *_: rest)
+            operator = Operator(settings, api, recorder=Recorder(stream), endpoint=lambda *_: rest)
             access = kopf.ConnectionInfo(
                 server=server.base, ca_path=str(server.authority), token=token.read_text().strip()
             )

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import aiohttp
 from pydantic import ValidationError
 
 from slurmtwin_operator.core.manifests import GROUP, JWT_KEY, REST_PORT, short_hash
@@ -72,10 +71,10 @@ class Observer:
     """Looks at one custom resource at a time. Keeps the last answers of each cluster's slurmrestd."""
 
     def __init__(
-        self, cache: Cache, api: KubeApi, session: aiohttp.ClientSession, policy: Policy,
-        endpoint: Endpoint = service_address, clock: Callable[[], int] = time.time_ns,
+        self, cache: Cache, api: KubeApi, policy: Policy, endpoint: Endpoint = service_address,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
-        self._cache, self._api, self._session, self._policy = cache, api, session, policy
+        self._cache, self._api, self._policy = cache, api, policy
         self._endpoint, self._clock = endpoint, clock
         self._last: dict[Key, Answer] = {}
         self._rest: dict[Key, tuple[tuple[str, str, int], SlurmRest]] = {}
@@ -184,7 +183,7 @@ class Observer:
         have = self._rest.get(key)
         if have is None or have[0] != made_of:
             base = self._endpoint(key.namespace, key.name)
-            rest = SlurmRest(self._session, base, spec.version, base64.b64decode(data[JWT_KEY]), made_of[2])
+            rest = SlurmRest(base, spec.version, base64.b64decode(data[JWT_KEY]), made_of[2])
             have = self._rest[key] = (made_of, rest)
         return have[1]
 

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, cast
 
-import aiohttp
 import kopf
 from aiohttp import web
 
@@ -38,14 +37,14 @@ class Operator:
     """Cache, queue, Lease and passes of one process."""
 
     def __init__(
-        self, settings: Settings, api: KubeApi, session: aiohttp.ClientSession, *, recorder: Recorder | None = None,
+        self, settings: Settings, api: KubeApi, *, recorder: Recorder | None = None,
         endpoint: Endpoint = service_address, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         self.settings, self.api, self.clock = settings, api, clock
         self.cache, self.telemetry = Cache(), Telemetry()
         self.queue = WorkQueue(settings.carrier.backoff_base_ms, settings.carrier.backoff_cap_s)
         self.lease = Lease(api, settings.namespace, settings.identity, settings.lease_s, clock)
-        observer = Observer(self.cache, api, session, settings.policy, endpoint, clock)
+        observer = Observer(self.cache, api, settings.policy, endpoint, clock)
         self.reconciler = Reconciler(
             api, self.cache, observer, self.telemetry, leads=lambda: self.lease.held, recorder=recorder, clock=clock
         )
@@ -228,12 +227,11 @@ async def run(settings: Settings) -> int:
     logs.configure(folder)
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(KubeApi.in_cluster(dict(os.environ)))
-        session = await stack.enter_async_context(aiohttp.ClientSession())
         recorder = None
         if folder is not None:
             path = Path(folder, "plans.jsonl")
             recorder = Recorder(stack.enter_context(path.open("w", buffering=1, encoding="utf-8")))
-        operator = Operator(settings, api, session, recorder=recorder)
+        operator = Operator(settings, api, recorder=recorder)
         runner = web.AppRunner(application(operator.telemetry, operator.alive, operator.ready), access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

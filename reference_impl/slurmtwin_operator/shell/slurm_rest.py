@@ -1,20 +1,22 @@
 """slurmrestd over HTTP with a token that we sign; whatever is not a clean answer is no answer (fail closed).
 
 Follows slurmrestd's plugins openapi/slurmctld of 24.11 and 26.05. The key and the tokens stay in this module: no text
-of an error, log line or recording holds them.
+of an error, log line or recording holds them. http.client, because slurmrestd answers an error twice (as JSON, and
+after `Connection: Close` once more as plain text), which stricter clients refuse as a whole (26.05.5, measured).
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
+import http.client
 import json
 import time
 from collections.abc import Callable
 from typing import Any, Final
-
-import aiohttp
+from urllib.parse import urlsplit
 
 from slurmtwin.contract.errors import SlurmtwinError
 
@@ -48,18 +50,19 @@ class SlurmRest:
     """The REST server of one cluster. `limit_s` 0: a call is never given up (switch rest_timeout_s)."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, base: str, version: str, key: bytes, limit_s: float,
-        now_s: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
-        self._session, self._key, self._now_s = session, key, now_s
-        self._base = f"{base.rstrip('/')}/slurm/{API.get(version, API['26.05'])}"
-        self._limit = aiohttp.ClientTimeout(total=limit_s or None)
+        self, base: str, version: str, key: bytes, limit_s: float, now_s: Callable[[], float] = time.time
+    ) -> None:
+        self._key, self._now_s = key, now_s
+        place = urlsplit(base)
+        self._host, self._port = place.hostname or "", place.port or 6820
+        self._root = f"/slurm/{API.get(version, API['26.05'])}"
+        self._limit_s = limit_s or None
         self._token, self._until = "", 0.0
         self.tells_conf = version >= "26.05"
         """GET conf tells the hash of the slurm.conf that slurmctld has read (data parser v0.0.45)."""
 
     def __repr__(self) -> str:
-        return f"SlurmRest({self._base})"
+        return f"SlurmRest({self._host}:{self._port}{self._root})"
 
     def _signed(self) -> str:
         now = self._now_s()
@@ -70,13 +73,17 @@ class SlurmRest:
     async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """One call. Raises SlurmError for no answer, for HTTP errors and for errors in the answer's own list."""
         headers = {"X-SLURM-USER-NAME": USER, "X-SLURM-USER-TOKEN": self._signed()}
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = json.dumps(body).encode()
+        exchange = asyncio.to_thread(self._exchange, method, f"{self._root}/{path}", data, headers)
         try:
-            async with self._session.request(
-                method, f"{self._base}/{path}", json=body, headers=headers, timeout=self._limit
-            ) as answer:
-                raw, status = await answer.read(), answer.status
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise SlurmError(str(error) or "no answer in time", False) from error
+            status, raw = await asyncio.wait_for(exchange, self._limit_s)
+        except TimeoutError as error:
+            raise SlurmError("no answer in time", False) from error
+        except (http.client.HTTPException, OSError) as error:
+            raise SlurmError(str(error) or type(error).__name__, False) from error
         try:
             document = json.loads(raw)
         except ValueError:
@@ -87,6 +94,16 @@ class SlurmRest:
         if errors or status >= 400:
             raise SlurmError(_said(errors, status), True)
         return document
+
+    def _exchange(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        """(HTTP status, body) of the first answer; the socket is given up after limit_s of silence."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._limit_s)
+        try:
+            connection.request(method, path, body=data, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
 
     async def update_node(self, node: str, **changes: Any) -> None:
         """scontrol update nodename=NODE."""

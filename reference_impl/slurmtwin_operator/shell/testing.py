@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-import aiohttp
-
 from slurmtwin_operator.replay import Recorder
 from slurmtwin_operator.shell.cache import Key
 from slurmtwin_operator.shell.kube_api import KubeApi
@@ -114,12 +112,11 @@ async def bench(
     recorded = io.StringIO()
     async with (
         kube.serve() as api_base, slurm.serve() as rest_base, KubeApi(api_base) as api,
-        aiohttp.ClientSession() as session,
     ):  # fmt: skip
         chosen = settings or Settings(namespace="ops", identity="op-1")
         found = Bench(kube, slurm, None, recorded, api_base)  # type: ignore[arg-type]
         found.operator = Operator(
-            chosen, api, session, recorder=Recorder(recorded), endpoint=lambda *_: rest_base,
+            chosen, api, recorder=Recorder(recorded), endpoint=lambda *_: rest_base,
             clock=time.time_ns if watched else lambda: found.now_ns,
         )  # fmt: skip
         if not watched:

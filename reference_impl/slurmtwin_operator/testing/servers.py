@@ -253,7 +253,7 @@ class SlurmServer:
             self.held.append(request)
             await _forever(request)
         if self.mode == "error":
-            return web.json_response({"errors": [{"error": "Unable to contact slurm controller"}]}, status=500)
+            return await twice(request, 500, {"errors": [{"error": "Unable to contact slurm controller"}]})
         return web.json_response({"errors": [], "warnings": [], **self._serve(request.method, path, raw)})
 
     def _serve(self, method: str, path: str, raw: str) -> Object:
@@ -275,6 +275,16 @@ class SlurmServer:
             if word == "RESUME":
                 record["state"] = ["IDLE" if s == "DOWN" else s for s in states]
         record |= {key: value for key, value in change.items() if key != "state"}
+
+
+async def twice(request: web.Request, status: int, document: Object) -> web.Response:
+    """An error as slurmrestd sends it: a whole answer, and after `Connection: Close` once more as plain text."""
+    assert request.transport is not None
+    for kind, body in (("application/json", json.dumps(document)), ("text/plain", "once more")):
+        head = f"HTTP/1.1 {status} ERROR\r\nConnection: Close\r\nContent-Length: {len(body)}\r\n"
+        request.transport.write(f"{head}Content-Type: {kind}\r\n\r\n{body}".encode())
+    request.transport.close()
+    raise asyncio.CancelledError
 
 
 async def _forever(request: web.Request) -> None:
