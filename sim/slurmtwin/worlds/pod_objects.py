@@ -7,7 +7,7 @@ from typing import Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.hostlist import expand
-from slurmtwin.contract.kubernetes import KubernetesCluster
+from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster
 from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.pods import Probe as ProbeSection
 from slurmtwin.contract.quantity import milli_cpu, quantity_bytes
@@ -63,6 +63,11 @@ def kube_nodes(cluster: KubernetesCluster) -> list[Node]:
             labels = {ROLE: role, **group.labels}
             nodes.append(node(f"worker{len(nodes)}", labels, taints, group.kubelet.max_pods))
     return nodes
+
+
+def kubelets(cluster: KubernetesCluster) -> list[Kubelet]:
+    """The kubelet options of each node, in the order of kube_nodes()."""
+    return [cluster.kubelet, *(group.kubelet for group in cluster.workers for _ in range(group.count))]
 
 
 def worker_names(scenario: Scenario) -> list[str]:
