@@ -80,6 +80,8 @@ quiet runs (first repetition, and pairs of the second), so each one beside adds 
 starts with two others beside them on average."""
 SLURMD_BYTES: Final = 5 << 20
 """What slurmd frees when the kernel takes it (models/slurm_pods/settings.py)."""
+START_BYTES: Final = 6 << 20
+"""What its start needs at most beyond that: runc's init, a Go program of some MiB, in the container's cgroup."""
 ROUNDS_NS: Final = (SECOND, 2 * SECOND)
 """supervisord starts a process that has ended in the round after the one that reaps it; a round waits up to 1 s
 (supervisord.py runforever(): poll, transition, reap)."""
@@ -208,13 +210,15 @@ class KubePart:
         env, streams = world.env, world.streams
         self._cluster = (scenario.clusters or (KubernetesCluster(),))[0]
         self.namespace = f"st-{scenario.name}"
+        self._sharing = Sharing(env)
         request = streams.uniform_ns("api_server.request", *REQUEST_NS)
         self.server = ApiServer(env, streams.uniform_ns("api_server.watch", *WATCH_NS))
         Collector(env, self.server, world.sink, streams.uniform_ns("collector.watch", *RECEIPT_NS))
         version = self._cluster.kubernetes
         self.plane = control_plane(
             env, self.server, defaults_of(version, options.scaled.get(GRACE, 1)), streams, request,
-            _less(world.draw("pod-bind"), 40 * MS), world.draw("claim-bind"), dict(options.times.pod_node),
+            self._sharing.of(_less(world.draw("pod-bind"), 40 * MS)), world.draw("claim-bind"),
+            dict(options.times.pod_node),
         )  # fmt: skip
         self.slurm = SlurmPrograms(world.cluster, self._settings(options))
         self.slurm.book = CpuBook(env, world.sink, self._cpus)
@@ -256,6 +260,7 @@ class KubePart:
                 "supervisor", *(world.scaled("supervisor-restart", ns) for ns in ROUNDS_NS)
             ),
             hog_wake=world.draw("exit-notice"), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
+            start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
         )  # fmt: skip
 
     def _start_costs(self) -> StartCosts:
@@ -263,7 +268,7 @@ class KubePart:
         world = self._world
         pod, container = world.draw("pod-start"), world.draw("container-start")
         part_ns = 100 * MS + world._middle("container-start")
-        sharing = Sharing(world.env)
+        sharing = self._sharing
         return replace(
             StartCosts(), mount=lambda: 100 * MS, create=lambda: 0, start=lambda: sharing.takes_ns(container()),
             sandbox=lambda: sharing.takes_ns(max(50 * MS, pod() - part_ns)),
@@ -368,11 +373,18 @@ class Sharing:
 
     def takes_ns(self, drawn_ns: int) -> int:
         """How long a start takes now that would take so long beside as many as in the quiet runs."""
+        takes_ns = self._shared(drawn_ns)
+        self._ends_ns.append(self._env.now_ns + takes_ns)
+        return takes_ns
+
+    def of(self, draw: Draw) -> Draw:
+        """Draws of something that is no start, but shares the host with those under way."""
+        return lambda: self._shared(draw())
+
+    def _shared(self, drawn_ns: int) -> int:
         now_ns = self._env.now_ns
         self._ends_ns = [end_ns for end_ns in self._ends_ns if end_ns > now_ns]
-        takes_ns = round(drawn_ns * (1 + BESIDE * len(self._ends_ns)) / (1 + BESIDE * QUIET_BESIDE))
-        self._ends_ns.append(now_ns + takes_ns)
-        return takes_ns
+        return round(drawn_ns * (1 + BESIDE * len(self._ends_ns)) / (1 + BESIDE * QUIET_BESIDE))
 
 
 def _fresh(section: Kubelet, defaults: KubeletDefaults) -> Callable[[], EvictionState] | None:

@@ -44,8 +44,10 @@ class DaemonPods:
     supervisor_memory: int = 22 * MIB
     stepd_memory: int = 4 * MIB
     script_memory: int = 3 * MIB
-    start_peak: int = 4 * MIB
-    """What a container's start needs beyond that, for a moment (runc's init runs in the container's cgroup)."""
+    start_peak: Draw = lambda: 4 * MIB
+    """Bytes that a daemon's start needs beyond that, for a moment (runc's init runs in the container's cgroup). A draw:
+    of the restarts into a full volume some lived and some did not (recorded in x63-oom-slurmd).
+    """
     privileged: bool = False
     """Containers may lower oom_score_adj (CAP_SYS_RESOURCE): slurmstepd is then as good as unkillable."""
     hog_step: int = 4 * MIB
