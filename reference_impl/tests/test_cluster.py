@@ -271,3 +271,12 @@ def test_logs_are_kept_on_a_claim_where_one_is_named() -> None:
     worker = json.loads(worker_pod(replace(NODE_SET, log_claim="logs"), "0"))["spec"]
     assert mount in worker["containers"][0]["volumeMounts"]
     assert [v["name"] for v in worker["volumes"]] == ["secrets", "logs"]
+
+
+def test_the_control_plane_runs_on_the_nodes_that_are_named() -> None:
+    """Controller and REST API; without labels any node will do."""
+    chosen = manifests(plan(observed(node_selector={"role": "controller"}), Memory(), 0).actions)
+    free = manifests(plan(observed(), Memory(), 0).actions)
+    for part in (("StatefulSet", "c-ctld"), ("Deployment", "c-rest")):
+        assert chosen[part]["spec"]["template"]["spec"]["nodeSelector"] == {"role": "controller"}
+        assert "nodeSelector" not in free[part]["spec"]["template"]["spec"]

@@ -78,10 +78,11 @@ def _pod(o: ClusterObserved, part: str, container: dict[str, Any], volumes: list
     }  # fmt: skip
     container["volumeMounts"] = [*container.get("volumeMounts", []), *written, SECRETS_MOUNT]
     labels = {**_labels(o.me.name), f"{GROUP}/part": part, APP: DAEMONS[part]}
+    where = {"nodeSelector": dict(o.spec.node_selector)} if o.spec.node_selector else {}
     return {
         "metadata": {"labels": labels, "annotations": {}},
         "spec": {
-            "containers": [container], "automountServiceAccountToken": False, "enableServiceLinks": False,
+            "containers": [container], "automountServiceAccountToken": False, "enableServiceLinks": False, **where,
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "volumes": [*volumes, *kept, *({"name": name, "emptyDir": {}} for name in empty)],
         },

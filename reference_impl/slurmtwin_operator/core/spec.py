@@ -184,6 +184,9 @@ class ClusterSpec(Spec):
     log_claim: Name | None = Field(
         None, description="a claim (ReadWriteMany) on which all daemons keep their logs, and slurmctld job completions"
     )
+    node_selector: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, max_length=16, description="labels of the Kubernetes nodes for controller and REST API"
+    )
     rest_replicas: Annotated[int, Field(ge=1, le=8)] = 1
     accounting: Accounting | None = None
     worker_unreachable_s: Annotated[int, Field(ge=0, le=86_400)] = Field(
