@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from slurmtwin_e2e.kind.prove_pinning import ONE, SHRUNK, STEPS, Seen, differences
@@ -40,3 +43,12 @@ def test_the_kernels_set_is_asked_for_wherever_a_pod_must_run() -> None:
     for step in STEPS:
         for facts in step.expected.values():
             assert facts["phase"] != "Running" or {"cpu_manager", "cgroup"} <= facts.keys()
+
+
+def test_the_recorded_steps_are_as_expected() -> None:
+    """Real CPU sets of a real kubelet, by its own account and the kernel's, in the order of the proof."""
+    path = Path(__file__).parents[2] / "scenarios" / "pinning" / "kind-cpusets.json"
+    steps = json.loads(path.read_text())["steps"]
+    assert [step["step"] for step in steps] == [step.name for step in STEPS]
+    for expected, step in zip(STEPS, steps, strict=True):
+        assert differences(expected.expected, step["pods"]) == []

@@ -105,7 +105,8 @@ def _stale_state(cluster: Cluster) -> None:
 ONE: Final[dict[str, Any]] = {"phase": "Running", "cpu_manager": "1", "cgroup": "1"}
 SHRUNK: Final[dict[str, Any]] = {"phase": "Running", "cpu_manager": "0", "cgroup": "0"}
 WHOLE: Final[dict[str, Any]] = {"phase": "Running", "cpu_manager": "0-1", "cgroup": "0-1"}
-REFUSED: Final[dict[str, Any]] = {"phase": "Failed", "reason": "OutOfcpu"}
+REFUSED: Final[dict[str, Any]] = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+"""Not OutOfcpu: the managers' admission comes before that of sizes (pkg/kubelet/kubelet.go, v1.34.2)."""
 STEPS: Final = (
     Step("a pod without limits has the shared pool", _create("shared"), {"shared": WHOLE}),
     Step("a Guaranteed pod gets a CPU, the shared pool shrinks", _create("first", "1"), {
