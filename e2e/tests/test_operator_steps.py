@@ -11,11 +11,13 @@ from typing import Any, cast
 import pytest
 
 from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import Kind
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e.kind import operated
 from slurmtwin_e2e.kind.api import Api, ApiError
 from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.collect.evidence import updated_node_rows
 from slurmtwin_e2e.kind.deploy import Deployed
 from slurmtwin_e2e.kind.faults import operator as steps
 from slurmtwin_e2e.kind.faults.base import FaultError, Reach
@@ -233,3 +235,28 @@ def test_custom_resources_go_while_the_operator_lives() -> None:
     operated.finish(cast(Cluster, hand), load_operator("slinky"), "st-x-1")
     kinds = "controller.v1beta1.slinky.slurm.net,nodeset.v1beta1.slinky.slurm.net,restapi.v1beta1.slinky.slurm.net"
     assert hand.calls == [("-n", "st-x-1", "delete", kinds, "--all", "--wait=false")]
+
+
+LOG = """\
+[2026-11-21T11:24:10.652] update_node: node w-0 reason set to: slurm-operator: scale-in
+[2026-11-21T11:24:10.652] update_node: node w-0 state set to DRAINING
+[2026-11-21T11:24:11.000] update_node: node w-1 state set to IDLE
+[2026-11-21T11:24:20.911] update_node: node w-0 state set to ALLOCATED
+[2026-11-21T11:24:30.000] update_node: node w-0 reason set to: slurm-operator: Pod is terminating
+[2026-11-21T11:24:30.500] update_node: node w-0 state set to DOWN
+[2026-11-21T11:24:31.000] debug:  Spawning ping agent for w-[0-1]
+"""
+
+
+def test_what_an_operator_asks_of_slurmctld_becomes_rows(tmp_path: Path) -> None:
+    """A drain, its end and a DOWN with their reasons; a state that changes nothing is no resume."""
+    folder = tmp_path / "logs" / "slurmctld-0"
+    folder.mkdir(parents=True)
+    (folder / "slurmctld.log").write_text(LOG)
+    found = updated_node_rows(tmp_path, 1_795_260_240_000_000_000)
+    assert [(row.kind, row.node, json.loads(row.detail or "{}").get("reason")) for row in found] == [
+        (Kind.NODE_DRAINED, "w-0", "slurm-operator: scale-in"),
+        (Kind.NODE_RESUMED, "w-0", None),
+        (Kind.NODE_DOWN, "w-0", "slurm-operator: Pod is terminating"),
+    ]
+    assert [row.t_ns // 1_000_000 for row in found] == [10_652, 20_911, 30_500]

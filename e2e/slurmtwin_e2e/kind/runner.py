@@ -259,6 +259,8 @@ def _rows(
     if deployed.operator is not None and deployed.operator.record:
         folder = deployed.cluster.shared / deployed.operator.record
         rows += record.action_rows(folder, deployed.namespace, zero_ns)
+    if deployed.operator is not None:
+        rows += evidence.updated_node_rows(deployed.evidence, zero_ns)
     rows += evidence.slurmd_rows(deployed.evidence, zero_ns) + evidence.observer_rows(lines, zero_ns)
     rows += table.fault_rows(steps, documents, zero_ns) + table.clock_rows(offsets, 0)
     rows += [event._replace(t_ns=event.t_ns - zero_ns) for event in looked]

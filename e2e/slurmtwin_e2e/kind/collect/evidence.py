@@ -22,6 +22,7 @@ SECOND: Final = 1_000_000_000
 LOG_ERROR_NS: Final = 750_000
 """Half-width of a log stamp cut to milliseconds: half of one, and a quarter of one for the line to be written."""
 _LINE = re.compile(r"\[(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})\] (.*)")
+_UPDATE = re.compile(r"update_node: node (\S+) (reason|state) set to:? (.*)")
 SLURMD_LINES: Final = (
     (re.compile(r"slurmd version (?P<version>\S+) started"), Kind.SLURMD_STARTED),
     (re.compile(r"Slurmd shutdown completing"), Kind.SLURMD_STOPPED),
@@ -114,6 +115,37 @@ def slurmd_rows(evidence: Path, zero_ns: int) -> list[Event]:
                 if pattern.match(head[8]):
                     t = stamp_ns(head.groups()[:6], head[7]) - zero_ns + MILLI // 2
                     out.append(Event(t, kind, "slurmd", None, path.parent.name, t_err_ns=LOG_ERROR_NS))
+    return out
+
+
+def updated_node_rows(evidence: Path, zero_ns: int) -> list[Event]:
+    """Drains, DOWNs and resumes that others asked of slurmctld (an operator, a preStop hook), from its own log.
+
+    slurmctld names the state that the node has then: DRAINING and DRAINED are drains; any state that takes jobs, after
+    one that takes none, is a resume. What the scenario's administrator asks is told by the driver's rows instead.
+    """
+    out: list[Event] = []
+    for path in sorted((evidence / "logs").glob("slurmctld*/slurmctld.log")):
+        reasons: dict[str, str] = {}
+        barred: set[str] = set()
+        for text in path.read_text(errors="replace").splitlines():
+            head = _LINE.match(text)
+            found = _UPDATE.match(head[8]) if head else None
+            if head is None or found is None:
+                continue
+            node, what, value = found.groups()
+            if what == "reason":
+                reasons[node] = value
+                continue
+            kind = Kind.NODE_DRAINED if value.startswith("DRAIN") else Kind.NODE_DOWN
+            if not value.startswith(("DRAIN", "DOWN")):
+                if node not in barred:
+                    continue
+                kind = Kind.NODE_RESUMED
+            (barred.discard if kind is Kind.NODE_RESUMED else barred.add)(node)
+            t = stamp_ns(head.groups()[:6], head[7]) - zero_ns + MILLI // 2
+            reason = reasons.pop(node, None) if kind is not Kind.NODE_RESUMED else None
+            out.append(Event(t, kind, "slurmctld", None, node, detail=detail(reason=reason), t_err_ns=LOG_ERROR_NS))
     return out
 
 
