@@ -95,6 +95,16 @@ class Operator:
         """The caches of the present process (a test holds them: stale views)."""
         return self._process.informers if self._process is not None else ()
 
+    def hold_caches(self) -> None:
+        """Watches of the present process hear nothing more: its view grows stale."""
+        for informer in self.informers:
+            informer.hold()
+
+    def release_caches(self) -> None:
+        """They catch up, in order."""
+        for informer in self.informers:
+            informer.release()
+
     def freeze(self) -> None:
         """SIGSTOP."""
         if self._process is not None:

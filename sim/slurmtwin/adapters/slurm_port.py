@@ -32,15 +32,17 @@ class SlurmPort:
 
     def __init__(
         self, cluster: SlurmCluster, clock: Clock, serves: Callable[[], str], feature: str, cache_ns: int,
-        started_ns: Callable[[str], int],
+        started_ns: Callable[[str], int], timeout_ns: int,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._clock = clock
         self._serves = serves
-        """fresh, away or absent: whether a slurmrestd could answer now."""
+        """fresh, away, absent or tarpit (connections are taken, nobody answers)."""
         self._feature = feature
         self._cache_ns = cache_ns
         self._started_ns = started_ns
+        self._timeout_ns = timeout_ns
+        """A client without an answer gives up after so long; 0: it waits for ever (a wedged pass)."""
         self._last = Slurm("away", clock.now_ns)
         self._asked_ns = -(1 << 62)
         self._comments: dict[str, str] = {}
@@ -56,7 +58,10 @@ class SlurmPort:
         how = self._serves()
         ctld = self._cluster.ctld
         now_ns = self._clock.now_ns
-        if how == "absent":
+        if how == "tarpit":
+            if self._timeout_ns:
+                self._clock.call_in(self._timeout_ns, lambda _: done(replace(self._last, answer="away")))
+        elif how == "absent":
             done(Slurm("absent", now_ns))
         elif how != "fresh" or ctld is None:
             done(replace(self._last, answer="away"))

@@ -14,6 +14,7 @@ from slurmtwin.models.controllers.disruption import evict
 from slurmtwin.models.slurmctld.tables import bits
 
 if TYPE_CHECKING:
+    from slurmtwin.adapters.operator_process import Operator
     from slurmtwin.contract.cluster_faults import ClusterFault
     from slurmtwin.engine.environment import Environment
     from slurmtwin.models.api_server.server import ApiServer
@@ -31,13 +32,14 @@ FILL_BYTES: Final = 1 << 30
 SHUTDOWN_NS: Final = 15 * SECOND
 """docker restart waits so long for systemd (docs/kind-slurm.md)."""
 NOT_MODELLED: Final = (
-    "dns.outage", "slurmrestd.tarpit", "image.pull_fails", "disk.fill", "volume.lost", "jwt.rotate", "clock.jump",
-    "watch.stale", "config.change",
+    "dns.outage", "image.pull_fails", "disk.fill", "volume.lost", "jwt.rotate", "clock.jump", "config.change",
 )  # fmt: skip
 
 
 def modelled(fault: ClusterFault) -> bool:
     """The twin does what the fault does; of network cuts those of a worker's pod and of a machine."""
+    if fault.kind == "watch.stale":
+        return fault.target == "operator"
     if fault.kind == "network.cut":
         return fault.target.startswith(("slurmd", "worker", "node-of:"))
     return fault.kind not in NOT_MODELLED
@@ -48,8 +50,12 @@ class ClusterFaults:
 
     def __init__(
         self, env: Environment, server: ApiServer, machines: dict[str, Machine], pods: SlurmPrograms,
-        cluster: SlurmCluster, namespace: str,
+        cluster: SlurmCluster, namespace: str, api_back_ns: Callable[[], int], operator: Operator | None = None,
     ) -> None:  # fmt: skip
+        self.tarpit = False
+        """slurmrestd takes connections and answers nobody."""
+        self._api_back_ns = api_back_ns
+        self._operator = operator
         self._env = env
         self._server = server
         self._machines = machines
@@ -123,6 +129,13 @@ class ClusterFaults:
             return _nothing
         if fault.kind == "network.cut":
             return self._cut(fault)
+        if fault.kind == "slurmrestd.tarpit":
+            self.tarpit = True
+            return lambda: setattr(self, "tarpit", False)
+        if fault.kind == "watch.stale" and self._operator is not None:
+            operator = self._operator
+            operator.hold_caches()
+            return operator.release_caches
         raise UnsupportedError(f"{fault.kind}: the twin does not model it", hint="--world kind runs it for real")
 
     def _process(self, verb: str, fault: ClusterFault) -> Callable[[], None]:
@@ -130,9 +143,18 @@ class ClusterFaults:
         signal = "STOP" if verb == "freeze" else fault.signal
         if where:
             return self._system_daemon(name, self._machines[self.node(where)], signal)
+        if fault.target == "operator" and self._operator is not None:
+            return self._operator_process(self._operator, signal)
         daemon = self._daemon(fault.target)
         daemon.signal(signal)
         return lambda: daemon.signal("CONT") if signal == "STOP" else None
+
+    def _operator_process(self, operator: Operator, signal: str) -> Callable[[], None]:
+        if signal == "STOP":
+            operator.freeze()
+            return operator.thaw
+        operator.kill()
+        return _nothing
 
     def _system_daemon(self, name: str, machine: Machine, signal: str) -> Callable[[], None]:
         if name == "containerd":
@@ -203,9 +225,13 @@ class ClusterFaults:
     def _api_server(self, verb: str, fault: ClusterFault) -> Callable[[], None]:
         if verb == "stop":
             self._server.stop()
-            return self._server.start
+            return self._api_back
         self._server.extra_ns += fault.offset
         return lambda: setattr(self._server, "extra_ns", self._server.extra_ns - fault.offset)
+
+    def _api_back(self) -> None:
+        """The static pod's manifest is there again: the kubelet looks each 20 s, then the container starts."""
+        self._env.call_in(self._api_back_ns(), lambda _: self._server.start())
 
     def _cut(self, fault: ClusterFault) -> Callable[[], None]:
         """A worker from its controller, or a node from everything."""

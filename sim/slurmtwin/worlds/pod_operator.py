@@ -77,7 +77,7 @@ class OperatorPart:
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
                 world.cluster, clock, self._rest, self._name, carrier.slurm_cache_s * SECOND,
-                lambda node: sink.slurmd_started_ns.get(node, 0),
+                lambda node: sink.slurmd_started_ns.get(node, 0), switches.rest_timeout_s * SECOND,
             )  # fmt: skip
 
         self.operator = Operator(
@@ -101,6 +101,8 @@ class OperatorPart:
         server, space = self._kube.server, self._kube.namespace
         if server.find(Service, f"{space}/slurmrestd") is None:
             return "absent"
+        if self._kube.faults.tarpit:
+            return "tarpit"
         serving = (p for p in server.list_of(Pod) if p.meta.labels.get("app") == "slurmrestd")
         return "fresh" if any(p.ready and not p.meta.deleting for p in serving) else "away"
 

@@ -85,6 +85,8 @@ START_BYTES: Final = 6 << 20
 ROUNDS_NS: Final = (SECOND, 2 * SECOND)
 """supervisord starts a process that has ended in the round after the one that reaps it; a round waits up to 1 s
 (supervisord.py runforever(): poll, transition, reap)."""
+API_BACK_NS: Final = (2 * SECOND, 22 * SECOND)
+"""The kubelet looks at its manifests each 20 s (kubernetes.md 6.35), the container and the server take two more."""
 CONFIGLESS_NS: Final = 10 * SECOND
 """slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
 
@@ -128,6 +130,7 @@ class PodWorld(TwinWorld):
         self._scaled = options.scaled
         super().__init__(scenario, conf, jobs, options, sink)
         self.kube = KubePart(self, scenario, options, sink)
+        self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
         self.observer = Observer(self.cluster, sink, self.kube.reached)
 
     # what differs from Slurm on bare machines
@@ -228,7 +231,10 @@ class KubePart:
         self.operator: OperatorPart | None = None
         if scenario.pods is not None and scenario.pods.operator:
             self.operator = OperatorPart(self, world, scenario, sink)
-        self.faults = ClusterFaults(env, self.server, self.machines, self.slurm, world.cluster, self.namespace)
+        self.faults = ClusterFaults(
+            env, self.server, self.machines, self.slurm, world.cluster, self.namespace,
+            streams.uniform_ns("api_server.back", *API_BACK_NS), self.operator.operator if self.operator else None,
+        )  # fmt: skip
 
     def _nodes(self) -> list[KubeNode]:
         return pod_objects.kube_nodes(self._cluster)

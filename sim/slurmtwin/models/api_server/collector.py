@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from slurmtwin.engine.event_sink import EventSink
     from slurmtwin.models.api_server.server import ApiServer
 
+WATCHED: Final = ("events", "leases", "nodes", "persistentvolumeclaims", "pods")
+RETRY_NS: Final = SECOND // 5
 QUIET: Final = ("ContainerCreating", "PodInitializing")
 """Waiting reasons of every start."""
 
@@ -174,10 +176,20 @@ class Collector:
         self._last_ns = env.now_ns
         server.on_write.append(self._written)
         server.on_stamp.append(self.stamp)
+        server.on_life.append(self._life)
 
     def stamp(self, fact: Fact) -> None:
         """A kubelet or controller dates this now; the server will learn of it."""
         self._stamps[fact.mark] = self._emit(fact, "apiserver")
+
+    def _life(self, up: bool) -> None:
+        """Its own watches: a server that is gone breaks them; tries are 0.2 s apart."""
+        kind = Kind.WATCH_RESUMED if up else Kind.WATCH_BROKEN
+        self._env.call_in(RETRY_NS if up else 0, self._watches, kind)
+
+    def _watches(self, kind: Kind) -> None:
+        for resource in WATCHED:
+            self._sink.emit_pod(self._env.now_ns, kind, "collector", None, detail=detail_text(resource=resource))
 
     def _written(self, verb: str, old: Object | None, new: Object) -> None:
         kind = type(new)

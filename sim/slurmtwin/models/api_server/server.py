@@ -45,6 +45,8 @@ class ApiServer:
         """Told of every change as it is made: verb, old object or None, new one (DELETED: the last)."""
         self.on_stamp: list[Callable[[Any], None]] = []
         """Told of what a kubelet dates before the server knows (collector.py Fact)."""
+        self.on_life: list[Callable[[bool], None]] = []
+        """Told when the server goes (False) and serves again (True)."""
         self.admissions: list[tuple[type, Admission]] = []
         self._objects: dict[type, dict[str, Any]] = {kind: {} for kind in KINDS}
         self._watches: dict[type, list[Watch]] = {kind: [] for kind in KINDS}
@@ -213,6 +215,8 @@ class ApiServer:
         if not self.up:
             return
         self.up = False
+        for told in self.on_life:
+            told(False)
         for watches in self._all_watches():
             broken, watches[:] = list(watches), []
             for watch in broken:
@@ -220,7 +224,10 @@ class ApiServer:
 
     def start(self) -> None:
         """It serves again."""
-        self.up = True
+        if not self.up:
+            self.up = True
+            for told in self.on_life:
+                told(True)
 
     def check(self) -> None:
         """Raises UnreachableError when the server is down."""
