@@ -150,13 +150,12 @@ def test_a_killed_run_is_swept_by_the_next(cluster: Cluster) -> None:
         "with lifecycle.running([KubernetesCluster(name='killed', workers=[NodeGroup()])], print):\n"
         "    pass\n"
     )
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "go\n"
-    while len(owner.containers("slurmtwin-killed")) < 2:
-        assert child.poll() is None
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "go\n"
+        while len(owner.containers("slurmtwin-killed")) < 2:
+            assert child.poll() is None
+        child.send_signal(signal.SIGKILL)
     assert lifecycle.sweep(say) == ["slurmtwin-killed"]
     assert owner.containers("slurmtwin-killed") == []
     assert [record.name for record in owner.records() if "killed" in record.name] == []
