@@ -23,6 +23,7 @@ from slurmtwin.campaign.replications import (
     Variant,
     World,
     batches,
+    design_text,
     run_all,
     run_first,
     run_twin,
@@ -170,6 +171,7 @@ class _Group:
                 digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         asked = [options.seed, options.replications, options.changed, f"{options.world.__module__}"]
         digest.update(f"{asked} {options.world.__qualname__} {self.group.version} {source_sha256()}".encode())
+        digest.update(design_text(self.group.scenario).encode())
         return options.cache / f"{self.group.scenario.name}-{digest.hexdigest()}.npz"
 
     def read_kept(self) -> bool:

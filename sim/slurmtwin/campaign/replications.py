@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -197,17 +198,29 @@ def _key(batch: Batch, made: _Made) -> str:
         "rules": made.changed.rules, "times": asdict(made.times), "jobs": [to_dict(job) for job in made.jobs],
         "variant": asdict(batch.variant), "first": batch.first, "count": batch.count, "seed": batch.seed,
         "world": f"{batch.world.__module__}.{batch.world.__qualname__}", "source": source_sha256(),
+        "design": design_text(made.changed.scenario),
     }  # fmt: skip
     return sha256_text(json.dumps(document, sort_keys=True))
 
 
+def design_text(scenario: Scenario) -> str:
+    """The design of the scenario's operator, as it was read; empty without one."""
+    from slurmtwin.worlds.pod_operator import design_of
+
+    named = scenario.pods.operator if scenario.pods is not None else ""
+    return repr(design_of(named)) if named else ""
+
+
 @lru_cache(maxsize=1)
 def source_sha256() -> str:
-    """Hex hash of what the times depend on: the twin's source and data, and the search of milestones."""
+    """Hex hash of what the times depend on: source and data of twin and operator, and the search of milestones."""
     import slurmtwin_reports
 
     root = Path(slurmtwin.__file__).parent
-    files = [path for part in PARTS for path in (root / part).rglob("*") if path.suffix in (".py", ".yaml", ".json")]
+    rooms = [root / part for part in PARTS]
+    operator = find_spec("slurmtwin_operator")
+    rooms += [Path(place) for place in (operator.submodule_search_locations if operator else None) or ()]
+    files = [path for room in rooms for path in room.rglob("*") if path.suffix in (".py", ".yaml", ".json")]
     search = Path(slurmtwin_reports.__file__).parent / "faults"
     files += [POD_DURATIONS_FILE, search / "milestones.py", search / "measurement.py"]
     digest = hashlib.sha256()

@@ -12,7 +12,7 @@ import pytest
 from slurmtwin.campaign import replications
 from slurmtwin.campaign.fault_judging import OWN_PARTITION, FaultOptions, conditions, find_fault_groups, judge_faults
 from slurmtwin.campaign.parameters import change
-from slurmtwin.campaign.replications import Replication, Variant, batches, prune, run_batch
+from slurmtwin.campaign.replications import Replication, Variant, batches, design_text, prune, run_batch
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
@@ -177,6 +177,14 @@ def test_a_kept_batch_depends_on_the_scenario(folder: Path, edit: tuple[str, str
     (folder / "case.yaml").write_text(SCENARIO.replace(*edit))
     make()
     assert len(list(cache.iterdir())) == (1 if edit[0] == edit[1] else 2)
+
+
+def test_kept_replications_depend_on_the_operators_design() -> None:
+    """Two designs, two texts; without an operator there is none."""
+    one = Scenario.model_validate({"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {}})
+    texts = [design_text(one.model_copy(update={"pods": PodsSection(operator=name)})) for name in ("slinky", "default")]
+    assert texts[0] != texts[1]
+    assert design_text(one) == design_text(one.model_copy(update={"pods": PodsSection()})) == ""
 
 
 def test_two_workers_find_what_one_finds(folder: Path) -> None:
