@@ -12,7 +12,8 @@ from slurmtwin.cli.output import command, emit_json, emit_rows, say
 from slurmtwin.contract.errors import ExitCode
 
 if TYPE_CHECKING:
-    from slurmtwin.campaign.campaign import Campaign, Progress
+    from slurmtwin.campaign.campaign import Campaign, Progress, Split
+    from slurmtwin.campaign.study_file import LoadedStudy
 
 EVERY_S = 30.0
 """Without a terminal a line of progress comes this often."""
@@ -27,10 +28,11 @@ EVERY_S = 30.0
 @click.option("--only", default="", metavar="KEY", help="One run again, in this process.")
 @click.option("--retry-failed", is_flag=True, help="Run again what failed.")
 @click.option("--seeds", type=click.IntRange(1), help="Replications, instead of the file's count.")
+@click.option("--report", help="Write what the study says as one offline HTML file.")
 @command("study")
 def study(
     file: str, out: str, workers: int, scheduler: str, shard: str, only: str, retry_failed: bool, seeds: int | None,
-    as_json: bool,
+    report: str | None, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Run a study FILE: its designs at every level of its factors with every seed; goes on where it stopped."""
     from slurmtwin.campaign.campaign import Split, parse_shard, run_campaign
@@ -39,7 +41,10 @@ def study(
     loaded = load_study(file)
     split = Split(workers=workers, scheduler=scheduler, shard=parse_shard(shard), only=only)
     campaign = run_campaign(loaded, Path(out), split, seeds, retry_failed, _Teller().tell)
+    campaign = _until_narrow(loaded, Path(out), split, seeds, campaign)
     document = _document(campaign, file, out)
+    if campaign.results is not None and not only:
+        _write_findings(loaded, Path(out), campaign.results, report)
     if as_json:
         emit_json("study", document)
     else:
@@ -49,6 +54,42 @@ def study(
     if campaign.failed:
         return ExitCode.FINDING
     return ExitCode.FINE if campaign.results is not None or split.shard[1] > 1 or only else ExitCode.UNKNOWN
+
+
+def _until_narrow(
+    loaded: LoadedStudy, out: Path, split: Split, seeds: int | None, campaign: Campaign
+) -> Campaign:  # fmt: skip
+    """More seeds, a quarter more each time, until every half-width is narrow enough or the file's `most` is reached."""
+    from slurmtwin.campaign.campaign import run_campaign
+    from slurmtwin_reports.study_statistics import StudyTable, widest
+
+    asked = loaded.study.seeds
+    count = seeds or asked.count
+    while seeds is None and count < asked.most and campaign.results is not None and not split.only:
+        share, where = widest(StudyTable(campaign.results), loaded.study.metrics)
+        if share <= asked.half_width:
+            break
+        count = min(asked.most, count + max(2, count // 4))
+        say(f"half-width {share:.1%} in {where}: {count} seeds")
+        more = run_campaign(loaded, out, split, count, progress=_Teller().tell)
+        more.ran += campaign.ran
+        campaign = more
+    return campaign
+
+
+def _write_findings(loaded: LoadedStudy, out: Path, results: list[dict[str, Any]], report: str | None) -> None:
+    """The tables of the study in its folder, and the page where one is asked for."""
+    import shlex
+    import sys
+
+    from slurmtwin.campaign.planning.plan_files import write_tables
+    from slurmtwin_reports.study_report import StudyFindings, write_study_report
+
+    findings = StudyFindings(loaded.study.model_dump(mode="json", by_alias=True), results)
+    write_tables(out / "tables", findings.tables())
+    if report:
+        write_study_report(Path(report), findings, " ".join(["slurmtwin", *map(shlex.quote, sys.argv[1:])]))
+        say(f"report: {report}")
 
 
 def _document(campaign: Campaign, file: str, out: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def make_plan(
     answer = verdict["nodes"]
     document: dict[str, Any] = {
         "target": [target.text for target in guide.targets],
-        "answer": _answer(guide, answer, found, [results[f"sample {k}"] for k in range(options.resamples)]),
+        "answer": answer_of(guide, answer, found, [results[f"sample {k}"] for k in range(options.resamples)]),
         "today": {"nodes": today, "counts": list(cluster.today)},
         "shapes": [shape.name for shape in cluster.shapes],
         "judge": verdict,
@@ -172,7 +172,7 @@ def _point(trace: PlanTrace, guide: Guide, count: int, waits: Any) -> dict[str, 
     }  # fmt: skip
 
 
-def _answer(guide: Guide, nodes: int, found: int, samples: list[int | None]) -> dict[str, Any]:
+def answer_of(guide: Guide, nodes: int, found: int, samples: list[int | None]) -> dict[str, Any]:
     """The count with its 95 % interval, and the count that is enough with 95 % confidence."""
     known = np.array([n for n in samples if n is not None], float)
     error = float(known.std(ddof=1)) if known.size > 1 else 0.0

@@ -1,0 +1,261 @@
+"""A study as one offline page: which design, by how much, how sure, and when the answer turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin_reports.metrics import number
+from slurmtwin_reports.pages import Block, Figure, Page, Table, listed, span, write_page
+from slurmtwin_reports.study_statistics import (
+    BreakEven,
+    Difference,
+    Estimate,
+    Point,
+    StudyTable,
+    break_evens,
+    differences,
+)
+from slurmtwin_reports.svg import Chart, Linear
+
+GRADES: Final = {
+    "A": "run against the real operator", "B": "mechanisms recorded on a cluster", "C": "read only",
+}  # fmt: skip
+MORE_IS_BETTER: Final = ("goodput", "utilisation")
+
+
+class StudyFindings:
+    """Everything a page or a table of a study shows, computed once from its results."""
+
+    def __init__(self, study: dict[str, Any], results: Sequence[dict[str, Any]]) -> None:
+        self.study = study
+        self.reference: str = study.get("baseline") or next(iter(study["designs"]))
+        self.metrics: list[str] = study["metrics"]
+        self.table = StudyTable(results)
+        self.differences = differences(self.table, self.reference, self.metrics)
+        self.break_evens = break_evens(self.table, self.reference, self.metrics)
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Name -> rows, for CSV and Parquet: means, differences, break_even, runs."""
+        means = []
+        for point in self.table.points:
+            for design in self.table.designs:
+                for metric in self.metrics:
+                    found = self.table.estimate(point, design, metric)
+                    if found is not None:
+                        means.append({**dict(point), "design": design, "metric": metric, "mean": found.mean,
+                                      "half_width": found.half, "seeds": found.count})  # fmt: skip
+        paired = [
+            {**dict(d.point), "design": d.design, "reference": self.reference, "metric": d.metric,
+             "reference_mean": d.reference.mean, "mean": d.other.mean, "difference": d.difference.mean,
+             "half_width": d.difference.half, "seeds": d.difference.count, "p_value": d.p_value, "stands": d.stands,
+             "variance_gain": d.variance_gain}
+            for d in self.differences
+        ]  # fmt: skip
+        turns = [
+            {**dict(b.others), "factor": b.factor, "design": b.design, "metric": b.metric, "value": b.value,
+             "low": b.low, "high": b.high, "better_below": b.better_below}
+            for b in self.break_evens
+        ]  # fmt: skip
+        found_tables = {"means": means, "differences": paired, "break_even": turns}
+        return {name: rows for name, rows in found_tables.items() if rows}
+
+
+def write_study_report(path: Path, findings: StudyFindings, command: str = "") -> int:
+    """Write the page; returns its size in bytes."""
+    return write_page(path, study_page(findings, command))
+
+
+def study_page(findings: StudyFindings, command: str = "") -> Page:
+    """The page of a study."""
+    table, study = findings.table, findings.study
+    first = [d for d in findings.differences if d.metric == findings.metrics[0]]
+    standing = [d for d in first if d.stands]
+    answer, tone, chip = _answer(findings, first, standing)
+    lede = f"{study['question']} {_reading(findings, first, standing)}"
+    gains = [d.variance_gain for d in findings.differences if d.variance_gain is not None]
+    tiles = [
+        (str(len(table.done)), "runs"), (str(len(table.points)), "points"),
+        (str(len(table.seeds(table.points[0], table.designs)) if table.points else 0), "seeds each"),
+        (f"{sum(d.stands for d in findings.differences)} of {len(findings.differences)}", "differences stand"),
+    ]  # fmt: skip
+    if gains:
+        tiles.append((f"{sorted(gains)[len(gains) // 2]:.2g} ×", "variance saved by equal jobs, median"))
+    if table.failed:
+        tiles.append((str(table.failed), "runs failed"))
+    blocks = [_figures(findings), _differences(findings), _break_even(findings), _means(findings), _rests_on(findings)]
+    if command:
+        blocks.append(Block("How to make it again", lines=[command]))
+    return Page(f"Study: {study['name']}", answer, tone, chip, lede, tiles, [b for b in blocks if b is not None])
+
+
+def _answer(
+    findings: StudyFindings, first: Sequence[Difference], standing: Sequence[Difference]
+) -> tuple[str, str, str]:
+    metric = _words(findings.metrics[0])
+    if not first:
+        return f"One design: {metric} by point", "hold", "nothing to compare"
+    if not standing:
+        return f"No difference in {metric} stands", "hold", "no answer"
+    better = [d for d in standing if _is_better(d)]
+    names = list(dict.fromkeys(d.design for d in standing))
+    if len(better) == len(standing):
+        who, word = listed(names), "better than"
+    elif not better:
+        who, word = listed(names), "worse than"
+    else:
+        return (
+            f"It depends: {metric} is better with {findings.reference} at some points, worse at others",
+            "hold",
+            "turns",
+        )
+    all_of = len(standing) == len(first)
+    where = "at every point" if all_of else f"at {len(standing)} of {len(first)} points"
+    verb = "are" if len(names) > 1 else "is"
+    return f"{who} {verb} {word} {findings.reference} {where}, in {metric}", "good" if all_of else "hold", "stands"
+
+
+def _is_better(found: Difference) -> bool:
+    more = found.metric.split(":")[0] in MORE_IS_BETTER
+    return (found.difference.mean > 0) == more
+
+
+def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Sequence[Difference]) -> str:
+    if not standing:
+        return f"{len(first)} comparisons were made; none is beyond what chance gives." if first else ""
+    largest = max(standing, key=lambda d: abs(d.difference.mean))
+    shown = _value(largest.metric, largest.other.mean), _value(largest.metric, largest.reference.mean)
+    text = (
+        f"The largest difference: {_place(largest.point)}{largest.design} has {shown[0]}, {findings.reference} "
+        f"{shown[1]}; the difference is {_value(largest.metric, largest.difference.mean)} ± "
+        f"{_value(largest.metric, largest.difference.half or 0.0)}."
+    )
+    turns = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.value is not None]
+    if turns:
+        one = turns[0]
+        text += f" The better design changes at {one.factor} = {_turn(one)}."
+    return text
+
+
+def _turn(found: BreakEven) -> str:
+    if found.value is None:
+        return "nowhere"
+    if found.low is None or found.high is None:
+        return f"{found.value:.3g} (uncertain)"
+    return f"{found.value:.3g} ({found.low:.3g} to {found.high:.3g})"
+
+
+def _place(point: Point) -> str:
+    return f"at {listed(f'{name} {level}' for name, level in point)}, " if point else ""
+
+
+def _words(metric: str) -> str:
+    name, _, group = metric.partition(":")
+    text = name.removesuffix("_s").replace("_", " ").replace("p95", "95th percentile of")
+    return f"{text} of {group}" if group else text
+
+
+def _value(metric: str, value: float) -> str:
+    if not metric.split(":")[0].endswith("_s"):
+        return number(value)
+    return f"-{span(-value)}" if value < 0 else span(value)
+
+
+def _shown(metric: str, found: Estimate) -> str:
+    half = "" if found.half is None else f" ± {_value(metric, found.half)}"
+    return f"{_value(metric, found.mean)}{half}"
+
+
+def _figures(findings: StudyFindings) -> Block | None:
+    """Differences with their intervals, one figure per metric: a row for each point and design."""
+    figures = []
+    for metric in findings.metrics:
+        rows = [d for d in findings.differences if d.metric == metric][:24]
+        if not rows:
+            continue
+        ends = [d.difference.mean + s * (d.difference.half or 0.0) for d in rows for s in (-1, 1)]
+        low, high = min(0.0, *ends), max(0.0, *ends)
+        if low == high:
+            continue
+        margin = 0.05 * (high - low)
+        axis = f"difference to {findings.reference}{', s' if metric.split(':')[0].endswith('_s') else ''}"
+        chart = Chart(
+            Linear(low - margin, high + margin, axis), None,
+            f"Paired differences in {_words(metric)}", height=max(120, 60 + 16 * len(rows)),
+        )  # fmt: skip
+        chart.rule(0.0, "no difference")
+        for place, found in enumerate(rows):
+            half = found.difference.half or 0.0
+            css = "c1" if found.stands else "c5"
+            chart.whisker(found.difference.mean - half, found.difference.mean + half, place, len(rows), css)
+        figures.append(Figure(_words(metric).capitalize(), "rows in the order of the table below", chart.text()))
+    if not figures:
+        return None
+    hint = "Each line is one design at one point: the mean paired difference's 95 % interval."
+    return Block("Differences", hint, figures, [("c1", "stands"), ("c5", "within chance")])
+
+
+def _differences(findings: StudyFindings) -> Block | None:
+    if not findings.differences:
+        return None
+    rows, strong = [], set()
+    for place, d in enumerate(findings.differences):
+        levels = [level for _, level in d.point]
+        rows.append([
+            d.design, *levels, _words(d.metric), _value(d.metric, d.reference.mean), _value(d.metric, d.other.mean),
+            _shown(d.metric, d.difference), f"{d.p_value:.2g}", "stands" if d.stands else "-",
+        ])  # fmt: skip
+        if d.stands:
+            strong.add(place)
+    factors = [name for name, _ in findings.table.points[0]]
+    header = ("Design", *factors, "Metric", f"{findings.reference}", "Design's", "Difference", "p", "")
+    hint = (
+        "Paired by seed: both designs met the same jobs. What stands does so after Benjamini and Hochberg: of all that "
+        "stand, at most 5 % are chance."
+    )
+    return Block("Each comparison", hint, table=Table(header, rows, frozenset(strong)), file="differences")
+
+
+def _break_even(findings: StudyFindings) -> Block | None:
+    if not findings.break_evens:
+        return None
+    rows = []
+    for b in findings.break_evens:
+        others = listed(f"{name} {level}" for name, level in b.others) if b.others else "-"
+        below = b.better_below if b.value is not None else "-"
+        rows.append([b.design, _words(b.metric), b.factor, others, _turn(b), below])
+    header = ("Design", "Metric", "Factor", "At", "Changes at", "Better below")
+    hint = f"Against {findings.reference}, straight between levels; 95 % by drawing seeds anew."
+    return Block(
+        "Where the better design changes", hint,
+        table=Table(header, rows), file="break_even",
+    )  # fmt: skip
+
+
+def _means(findings: StudyFindings) -> Block:
+    rows = []
+    for point in findings.table.points:
+        for design in findings.table.designs:
+            shown = [findings.table.estimate(point, design, metric) for metric in findings.metrics]
+            cells = ["-" if s is None else _shown(m, s) for m, s in zip(findings.metrics, shown, strict=True)]
+            rows.append([design, *(level for _, level in point), *cells])
+    factors = [name for name, _ in findings.table.points[0]] if findings.table.points else []
+    header = ("Design", *factors, *(_words(m) for m in findings.metrics))
+    return Block("Means", "With 95 % intervals over seeds.", table=Table(header, rows), file="means")
+
+
+def _rests_on(findings: StudyFindings) -> Block:
+    study, table = findings.study, findings.table
+    lines = []
+    for design in table.designs:
+        grade = study.get("grades", {}).get(design)
+        if grade:
+            lines.append(f"{design}: grade {grade}, {GRADES.get(grade[:1], 'ungraded')}.")
+    if study.get("warm_up") == "mser-5":
+        lines.append("Warm-up is cut by MSER-5 on waits, at the latest place that any design of a pair asks for.")
+    if table.unsettled:
+        lines.append(f"{table.unsettled} runs never settle within their first half: they are read whole.")
+    if table.failed:
+        lines.append(f"{table.failed} runs failed and are in no figure.")
+    return Block("What the answer rests on", lines=lines)

@@ -1,0 +1,134 @@
+"""Study statistics against truths known beforehand, and the page made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurmtwin_reports.pages import render
+from slurmtwin_reports.study_report import StudyFindings, study_page, write_study_report
+from slurmtwin_reports.study_statistics import (
+    StudyTable,
+    break_evens,
+    crossing,
+    differences,
+    estimate,
+    widest,
+)
+
+
+def _result(design: str, seed: int, load: str, wait: float, cut: float = 0.0) -> dict[str, Any]:
+    figures = {f"{c:g}": {"mean_wait_s": wait + c} for c in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)}
+    return {"status": "done", "design": design, "levels": {"load": load}, "seed": seed, "cut": cut, "figures": figures}
+
+
+def _study(
+    effect: Any, seeds: int = 20, loads: tuple[str, ...] = ("0.5", "0.7", "0.9"), noise: int = 0
+) -> list[dict[str, Any]]:
+    """Waits of 100 s, a seed's own part common to both designs, and an effect of design b that depends on the load."""
+    draw = np.random.default_rng(noise)
+    out = []
+    for load in loads:
+        for seed in range(seeds):
+            common = float(draw.normal(0, 30))
+            out.append(_result("a", seed, load, 100 + common + float(draw.normal(0, 3))))
+            out.append(_result("b", seed, load, 100 + common + effect(float(load)) + float(draw.normal(0, 3))))
+    return out
+
+
+def test_an_interval_holds_the_true_mean_in_95_of_100() -> None:
+    """400 samples of 8 normal values: between 92 and 98 in a hundred."""
+    draw = np.random.default_rng(1)
+    inside = 0
+    for _ in range(400):
+        found = estimate(draw.normal(5, 2, 8).tolist())
+        assert found.half is not None
+        inside += abs(found.mean - 5) <= found.half
+    assert 0.92 <= inside / 400 <= 0.98
+
+
+def test_pairs_find_what_unpaired_runs_would_not() -> None:
+    """An effect of 5 s under a spread of 30 s between seeds: the pairs' interval holds 5 and not 0."""
+    found = differences(StudyTable(_study(lambda _: 5.0)), "a", ["mean_wait_s"])
+    assert len(found) == 3
+    for one in found:
+        assert one.difference.half is not None
+        assert abs(one.difference.mean - 5) < one.difference.half + 1.5
+        assert one.stands
+        assert one.variance_gain is not None
+        assert one.variance_gain > 20
+
+
+def test_few_false_differences_stand() -> None:
+    """No effect at all in 200 studies of three points: something stands in at most one of ten of them."""
+    wrong = sum(
+        any(d.stands for d in differences(StudyTable(_study(lambda _: 0.0, seeds=8, noise=k)), "a", ["mean_wait_s"]))
+        for k in range(200)
+    )
+    assert wrong <= 20
+
+
+def test_the_break_even_is_where_the_effect_changes_sign() -> None:
+    """The effect is 0 at a load of 0.65: the interval holds it."""
+    found = break_evens(StudyTable(_study(lambda load: 100 * (load - 0.65))), "a", ["mean_wait_s"])
+    assert len(found) == 1
+    one = found[0]
+    assert one.value == pytest.approx(0.65, abs=0.03)
+    assert one.low is not None
+    assert one.high is not None
+    assert one.low <= 0.65 <= one.high
+    assert one.better_below == "b"
+
+
+def test_no_break_even_where_one_design_is_always_better() -> None:
+    """And a crossing exactly at a level is that level."""
+    assert break_evens(StudyTable(_study(lambda _: -50.0)), "a", ["mean_wait_s"])[0].value is None
+    assert crossing([1, 2, 3], [-1, 0, 1]) == 2
+    assert crossing([1, 2], [-1, 3]) == 1.25
+    assert crossing([1, 2], [1, 3]) is None
+
+
+def test_a_pair_is_read_at_the_later_cut_of_the_two() -> None:
+    """The figures carry their cut: design b asks for 0.3, so a is read there too."""
+    results = [_result("a", 1, "1", 10.0, cut=0.1), _result("b", 1, "1", 20.0, cut=0.3)]
+    table = StudyTable(results)
+    point = table.points[0]
+    assert (table.value(point, "a", 1, "mean_wait_s"), table.value(point, "b", 1, "mean_wait_s")) == (10.3, 20.3)
+
+
+def test_the_widest_interval_is_named() -> None:
+    """The rule for adding seeds looks at it."""
+    share, where = widest(StudyTable(_study(lambda load: 0.0 if load < 0.9 else 900.0)), ["mean_wait_s"])
+    assert 0.05 < share < 0.4
+    assert "mean_wait_s of" in where
+
+
+def _findings(effect: Any) -> StudyFindings:
+    study = {"name": "try", "question": "Is b better?", "designs": {"a": {}, "b": {}}, "metrics": ["mean_wait_s"],
+             "grades": {"a": "A"}, "warm_up": "mser-5"}  # fmt: skip
+    return StudyFindings(study, _study(effect))
+
+
+def test_the_page_says_who_is_better_and_loads_nothing(tmp_path: Path) -> None:
+    """First the answer; equal studies give equal bytes."""
+    findings = _findings(lambda _: -20.0)
+    page = study_page(findings, "slurmtwin study x.yaml --out o")
+    assert page.answer == "b is better than a at every point, in mean wait"
+    text = render(page)
+    assert text == render(study_page(_findings(lambda _: -20.0), "slurmtwin study x.yaml --out o"))
+    assert "://" not in text
+    assert write_study_report(tmp_path / "s.html", findings) > 5_000
+    assert set(findings.tables()) == {"means", "differences", "break_even"}
+
+
+@pytest.mark.parametrize(
+    ("effect", "says"), [(lambda load: 100 * (load - 0.65), "It depends"), (lambda _: 0.0, "No difference")]
+)
+def test_the_page_claims_no_more_than_stands(effect: Any, says: str) -> None:
+    """Where the answer turns, and where there is none."""
+    page = study_page(_findings(effect))
+    assert page.answer.startswith(says)
+    assert page.tone == "hold"
