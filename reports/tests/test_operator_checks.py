@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from slurmtwin.contract.events import Event
-from slurmtwin_reports.checks import ASKED_FOR, PROPERTIES, run_checks
+from slurmtwin_reports.checks import ASKED_FOR, PROPERTIES, cpus_once, run_checks
 from slurmtwin_reports.checks.operator import OPERATOR_PROPERTIES
 from slurmtwin_reports.history import History
 from slurmtwin_reports.testing import a_history, in_order, row
@@ -223,4 +223,4 @@ def test_operator_properties_are_asked_for_by_name() -> None:
     named = run_checks(history, ["no-busy-pod-deleted"])
     assert [v.subject for v in named] == ["no-busy-pod-deleted"]
     assert not set(PROPERTIES) & set(OPERATOR_PROPERTIES)
-    assert set(ASKED_FOR) == {*PROPERTIES, *OPERATOR_PROPERTIES}
+    assert set(ASKED_FOR) == {*PROPERTIES, *OPERATOR_PROPERTIES, cpus_once.NAME}

@@ -15,6 +15,7 @@ from slurmtwin_reports.checks import (
     active_controller,
     capacity,
     causes,
+    cpus_once,
     double_run,
     final_state,
     legal_states,
@@ -37,8 +38,8 @@ PROPERTIES: Final[dict[str, Check]] = {
     )
 }  # fmt: skip
 """Every property by its name, in the order of a report."""
-ASKED_FOR: Final[dict[str, Check]] = PROPERTIES | OPERATOR_PROPERTIES
-"""Also those that are judged only when they are named: an operator's, of runs that have one."""
+ASKED_FOR: Final[dict[str, Check]] = PROPERTIES | OPERATOR_PROPERTIES | {cpus_once.NAME: cpus_once.check}
+"""Also those that are judged only when they are named: an operator's, of runs that have one; CPUs promised twice."""
 
 
 def run_checks(history: History, names: Iterable[str] | None = None) -> list[Verdict]:
