@@ -370,6 +370,7 @@ def test_a_pass_without_the_lease_does_nothing() -> None:
         b.now_ns += 16 * 10**9
         await b.operator.run_pass(NODE_SET)
         assert b.names("pods") == []
+        assert "status" not in b.get(NODE_SET)
 
     play(story)
 
