@@ -13,6 +13,7 @@ import pytest
 
 from slurmtwin_operator.replay import replay
 from slurmtwin_operator.shell import logs
+from slurmtwin_operator.shell.cache import Key
 from slurmtwin_operator.shell.kube_api import KubeApi
 from slurmtwin_operator.shell.lease import Lease
 from slurmtwin_operator.shell.objects import FINALIZER
@@ -482,3 +483,50 @@ def test_an_object_that_went_while_a_watch_was_broken_is_dropped() -> None:
         assert b.names("pods") == ["w-0", "w-1"]
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [({"cluster": "nowhere"}, "there is no Cluster nowhere"), ({}, "scaleSource power")],
+)
+def test_what_cannot_be_carried_is_refused_with_its_reason(change: dict[str, Any], why: str) -> None:
+    """A NodeSet without its Cluster; a switch that this shell does not carry."""
+
+    async def story(b: Bench) -> None:
+        b.kube.put("nodesets", node_set(1, **change))
+        await b.step()
+        assert b.names("pods") == []
+        (condition,) = b.get(NODE_SET)["status"]["conditions"]
+        assert why in condition["message"]
+
+    play(story, switches={"scaleSource": "power"})
+
+
+def test_a_node_set_whose_cluster_is_gone_can_be_deleted() -> None:
+    """No Slurm is left that could have jobs: nothing waits for it."""
+
+    async def story(b: Bench) -> None:
+        await settled(b)
+        del b.kube.objects["ns", "clusters", "c"]
+        b.get(NODE_SET)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        for _ in range(3):
+            await b.step(seconds=5)
+        assert b.names("pods") == []
+        assert b.names("nodesets") == []
+
+    play(story)
+
+
+def test_a_pod_group_becomes_one_job() -> None:
+    """With podJobs external one job without steps is submitted for its pods, once."""
+
+    async def story(b: Bench) -> None:
+        spec = {"nodes": 1, "partition": "w"}
+        b.kube.put("podgroups", {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec})
+        b.kube.put("pods", {"metadata": {"name": "p", "labels": {"slurmtwin.dev/podgroup": "g"}}, "spec": {}})
+        key = Key("PodGroup", "ns", "g")
+        await b.step(key)
+        submitted = [body for method, path, body in b.slurm.calls if path == "job/submit"]
+        assert [body["job"]["flags"] for body in submitted] == [["EXTERNAL_JOB"]]
+
+    play(story, switches={"podJobs": "external"})
