@@ -59,8 +59,7 @@ class SlurmPort:
         ctld = self._cluster.ctld
         now_ns = self._clock.now_ns
         if how == "tarpit":
-            if self._timeout_ns:
-                self._clock.call_in(self._timeout_ns, lambda _: done(replace(self._last, answer="away")))
+            self._hang((now_ns, done))
         elif how == "absent":
             done(Slurm("absent", now_ns))
         elif how != "fresh" or ctld is None:
@@ -69,6 +68,16 @@ class SlurmPort:
             self._asked_ns = now_ns
             self._last = Slurm("fresh", now_ns, self._nodes(ctld), self._jobs(ctld))
             done(self._last)
+
+    def _hang(self, request: tuple[int, Callable[[Slurm], None]]) -> None:
+        """A connection that nobody serves: answered when slurmrestd goes on, or given up."""
+        since_ns, done = request
+        if self._serves() != "tarpit":
+            self._answer(done)
+        elif self._timeout_ns and self._clock.now_ns - since_ns >= self._timeout_ns:
+            done(replace(self._last, answer="away"))
+        else:
+            self._clock.call_in(SECOND, self._hang, request)
 
     def forget(self) -> None:
         """The next ask goes to slurmrestd: something was just changed."""

@@ -47,7 +47,8 @@ def modelled(step: OperatorStep) -> bool:
 
 
 def design_of(name: str) -> Design:
-    """A shipped design. Raises InputError when there is none of that name."""
+    """A shipped design; the reference operator's own is the default. Raises InputError when there is none."""
+    name = "default" if name == "reference" else name
     package = Path(slurmtwin.__file__).parent
     for folder in (Path("scenarios/designs"), package.parents[1] / "scenarios/designs", package / "scenarios/designs"):
         if (folder / f"{name}.yaml").exists():
