@@ -37,7 +37,12 @@ NOT_MODELLED: Final = (
 
 
 def modelled(fault: ClusterFault) -> bool:
-    """The twin does what the fault does; of network cuts those of a worker's pod and of a machine."""
+    """The twin does what the fault does; of network cuts those of a worker's pod and of a machine.
+
+    slurmdbd has no pod in the twin (models/slurmdbd is a queue beside slurmctld): nothing of it can be hit.
+    """
+    if fault.target.partition(":")[0] == "slurmdbd":
+        return False
     if fault.kind == "watch.stale":
         return fault.target == "operator"
     if fault.kind == "network.cut":

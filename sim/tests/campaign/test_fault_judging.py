@@ -14,12 +14,13 @@ from slurmtwin.campaign.fault_judging import OWN_PARTITION, FaultOptions, condit
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.replications import Replication, Variant, batches, design_text, prune, run_batch
 from slurmtwin.contract.clock import SECOND
-from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.scenario import Scenario, SlurmSection, load_scenario
 from slurmtwin.engine.random_streams import generator
+from slurmtwin.worlds.twin import not_modelled, run_scenario
 from slurmtwin_reports.history import history_of
 from slurmtwin_reports.html import Section
 from slurmtwin_reports.testing import write_run
@@ -287,3 +288,14 @@ def test_the_twins_own_properties_are_judged_with_its_manifest(tmp_path: Path) -
     found = {v.subject: v.outcome for v in section.verdicts if v.world == "twin"}
     assert found["final-state"] is Outcome.HOLDS
     assert set(found.values()) == {Outcome.HOLDS}
+
+
+@pytest.mark.parametrize("path", sorted(Path("scenarios/faults").glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_the_twin_says_it_models_runs(path: Path) -> None:
+    """A check of all scenarios ends at none of them."""
+    scenario = load_scenario(path)
+    if not_modelled(scenario):
+        with pytest.raises(UnsupportedError):
+            run_scenario(scenario, path.parent)
+    else:
+        assert run_scenario(scenario, path.parent).event_count > 100
