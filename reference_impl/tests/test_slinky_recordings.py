@@ -187,8 +187,25 @@ def seen(name: str) -> tuple[tuple[dict[str, float], tuple[str, ...]], ...]:
 
 TIE_S = 1.0
 """Two milestones nearer than that may stand in either order: stamps of the API are whole seconds."""
-KNOWN: dict[tuple[str, str], str] = {}
-"""(scenario, milestone) whose spans do not overlap, and why. A stale entry fails."""
+LOAD = "seven clusters under one operator on 2 CPUs at host load 27: its pass came 4 to 6 s after the step"
+SIDECAR = "an idle log sidecar of the recorded image took its grace of 30 s"
+KNOWN: dict[tuple[str, str], str] = {
+    (
+        "x18-slinky",
+        "created",
+    ): "the doubles ask again at once when REST is back; they have no queue that doubles its pause",
+    ("x32-slinky", "drained"): LOAD,
+    ("x32-slinky", "deleting"): LOAD,
+    ("x32-slinky", "gone"): SIDECAR,
+    ("x33-slinky", "drained"): LOAD,
+    ("x33-slinky", "deleting"): "the doubles tell the end of a job at once; a poll of 30 s finds it",
+    ("x47-slinky", "gone"): SIDECAR,
+    ("x47-slinky", "created"): SIDECAR,
+}
+"""(scenario, milestone) that did not come within the recording, or whose spans do not overlap, and why.
+
+A stale entry fails.
+"""
 
 NAMES = [case.name for case in CASES]
 
@@ -206,7 +223,8 @@ def test_the_same_milestones_come(name: str) -> None:
     """What came in every recording comes in every story, and what never came in one never comes in the other."""
     needs(name)
     real, core = seen(name), played(name)
-    assert {frozenset(one[0]) for one in core} == {frozenset(one[0]) for one in real}
+    listed = {milestone for scenario, milestone in KNOWN if scenario == name}
+    assert {frozenset(one[0]) - listed for one in core} == {frozenset(one[0]) - listed for one in real}
     assert {one[1] for one in core} == {one[1] for one in real} == {()}
 
 
@@ -228,12 +246,14 @@ def test_spans_overlap(name: str) -> None:
     """From the deciding step to each milestone: recorded and played intervals meet, or the difference is listed."""
     needs(name)
     real, core = seen(name), played(name)
-    for milestone in real[0][0]:
-        recorded_s = [one[0][milestone] for one in real]
+    for milestone in core[0][0]:
+        recorded_s = [one[0][milestone] for one in real if milestone in one[0]]
         played_s = [one[0][milestone] for one in core]
-        meet = min(recorded_s) - TIE_S <= max(played_s) and min(played_s) <= max(recorded_s) + TIE_S
-        text = f"{milestone}: recorded {min(recorded_s):.1f}..{max(recorded_s):.1f} s, played {min(played_s):.1f}.."
-        assert meet is not ((name, milestone) in KNOWN), f"{text}{max(played_s):.1f} s"
+        meet = bool(recorded_s) and (
+            min(recorded_s) - TIE_S <= max(played_s) and min(played_s) <= max(recorded_s) + TIE_S
+        )
+        text = f"{milestone}: recorded {recorded_s} s, played {min(played_s):.1f}..{max(played_s):.1f} s"
+        assert meet is not ((name, milestone) in KNOWN), text
 
 
 def test_another_victim_is_found() -> None:
