@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from slurmtwin.models.api_server.objects import NO_EXECUTE, NO_SCHEDULE, Node, NodeTerm, Pod, fits, tolerates
-from slurmtwin.models.kube_scheduler.node_info import NodeInfo, requests_of
+from slurmtwin.models.kube_scheduler.node_info import NodeInfo
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -28,8 +28,11 @@ def domain_of(node: Node, topology: str) -> str:
     return node.meta.name if topology == HOSTNAME else node.meta.labels.get(topology, "")
 
 
-def why_not(pod: Pod, info: NodeInfo) -> str:
-    """The filters that need only this node; "": it passes. Order as in the default plugins."""
+def why_not(pod: Pod, info: NodeInfo, cpu: int, memory: int) -> str:
+    """The filters that need only this node; "": it passes. Order as in the default plugins.
+
+    cpu, memory: what the pod asks for (requests_of()).
+    """
     node, spec = info.node, pod.spec
     for taint in node.spec.taints:
         if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and tolerates(spec.tolerations, taint) is None:
@@ -41,7 +44,7 @@ def why_not(pod: Pod, info: NodeInfo) -> str:
         return "node selector"
     if spec.affinity and not any(term_fits(term, labels) for term in spec.affinity):
         return "node affinity"
-    if not info.room_for(*requests_of(pod)):
+    if not info.room_for(cpu, memory):
         return "insufficient resources"
     return ""
 
@@ -55,7 +58,7 @@ def anti_affine(pod: Pod, info: NodeInfo, infos: Iterable[NodeInfo]) -> bool:
             return True
     return any(
         fits(rule.labels, pod.meta.labels)
-        for other in info.pods.values()
+        for other in info.guards.values()
         for rule in other.spec.anti_affinity
         if rule.topology == HOSTNAME
     )

@@ -38,6 +38,8 @@ class NodeInfo:
     """uid -> pod, finished ones not included."""
     milli_cpu: int = 0
     memory: int = 0
+    guards: dict[str, Pod] = field(default_factory=dict)
+    """Those of them with required anti-affinity."""
 
     def add(self, pod: Pod) -> None:
         """A pod is there; a newer version of one that was replaces it."""
@@ -45,12 +47,15 @@ class NodeInfo:
             cpu, memory = requests_of(pod)
             self.milli_cpu += cpu
             self.memory += memory
+            if pod.spec.anti_affinity:
+                self.guards[pod.meta.uid] = pod
         self.pods[pod.meta.uid] = pod
 
     def remove(self, uid: str) -> None:
         """It is gone, or finished."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
+            self.guards.pop(uid, None)
             cpu, memory = requests_of(pod)
             self.milli_cpu -= cpu
             self.memory -= memory

@@ -12,7 +12,7 @@ from slurmtwin.models.api_server.errors import ApiError, ConflictError
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Claim, Condition, Node, PersistentVolume, Pod
 from slurmtwin.models.kube_scheduler.filters import anti_affine, skew_after, why_not
-from slurmtwin.models.kube_scheduler.node_info import NodeInfo
+from slurmtwin.models.kube_scheduler.node_info import NodeInfo, requests_of
 from slurmtwin.models.kube_scheduler.queue import SchedulingQueue, Waiting
 from slurmtwin.models.kube_scheduler.scores import scores
 
@@ -139,23 +139,28 @@ class KubeScheduler:
         enough = nodes_to_find(count)
         bound = self._bound_node(pod)
         everyone = list(infos.values())
+        asked = requests_of(pod)
         found: list[NodeInfo] = []
         looked = 0
         for looked in range(count):
             info = infos[order[(self._next_start + looked) % count]]
-            if self._passes(pod, info, bound, everyone):
+            if self._passes(pod, info, bound, everyone, asked):
                 found.append(info)
                 if len(found) >= enough:
                     break
         self._next_start = (self._next_start + looked + 1) % count if count else 0
         return found
 
-    def _passes(self, pod: Pod, info: NodeInfo, bound: str | None, everyone: list[NodeInfo]) -> bool:
+    def _passes(
+        self, pod: Pod, info: NodeInfo, bound: str | None, everyone: list[NodeInfo], asked: tuple[int, int]
+    ) -> bool:
         if bound is not None and info.node.meta.name != bound:
             return False
-        if why_not(pod, info) or anti_affine(pod, info, everyone):
+        if why_not(pod, info, *asked):
             return False
-        return all(
+        if (pod.spec.anti_affinity or info.guards) and anti_affine(pod, info, everyone):
+            return False
+        return not pod.spec.spread or all(
             skew_after(pod, rule.labels, rule.topology, info, everyone) <= rule.max_skew
             for rule in pod.spec.spread
             if rule.required

@@ -18,16 +18,19 @@ DEFAULT_MEMORY: Final = 200 << 20
 
 
 def scores(pod: Pod, infos: list[NodeInfo]) -> list[int]:
-    """The weighted sum of each node, in order."""
-    total = [_fit(pod, info) + _balanced(pod, info) for info in infos]
+    """The weighted sum of each node, in order. A plugin that gives all the same is left out."""
+    cpu, memory = _wanted(pod)
+    total = [_resources(info, cpu, memory) for info in infos]
     for weight, raw, low_is_good in (
-        (TAINT_WEIGHT, [_prefer_no(pod, i) for i in infos], True),
-        (AFFINITY_WEIGHT, [_preferred(pod, i) for i in infos], False),
-        (SPREAD_WEIGHT, _crowd(pod, infos), True),
+        (TAINT_WEIGHT, [_prefer_no(pod, i) if i.node.spec.taints else 0 for i in infos], True),
+        (AFFINITY_WEIGHT, [_preferred(pod, i) for i in infos] if pod.spec.preferred else [], False),
+        (SPREAD_WEIGHT, _crowd(pod, infos) if pod.spec.spread else [], True),
     ):
         most = max(raw, default=0)
+        if not most:
+            continue
         for place, value in enumerate(raw):
-            share = MOST * value // most if most else 0
+            share = MOST * value // most
             total[place] += weight * (MOST - share if low_is_good else share)
     return total
 
@@ -38,26 +41,13 @@ def _wanted(pod: Pod) -> tuple[int, int]:
     return cpu or DEFAULT_MILLI_CPU * count, memory or DEFAULT_MEMORY * count
 
 
-def _fractions(pod: Pod, info: NodeInfo) -> tuple[int, int]:
-    """Used with the pod, in thousandths of CPU and memory."""
-    cpu, memory = _wanted(pod)
+def _resources(info: NodeInfo, cpu: int, memory: int) -> int:
+    """NodeResourcesFit (LeastAllocated: the emptier the better) and NodeResourcesBalancedAllocation (half the
+    difference of the two shares counts against), of shares in thousandths with the pod."""
     status = info.node.status
-    return (
-        min(1000, 1000 * (info.milli_cpu + cpu) // status.milli_cpu) if status.milli_cpu else 1000,
-        min(1000, 1000 * (info.memory + memory) // status.memory) if status.memory else 1000,
-    )
-
-
-def _fit(pod: Pod, info: NodeInfo) -> int:
-    """NodeResourcesFit, LeastAllocated: the emptier the better."""
-    cpu, memory = _fractions(pod, info)
-    return (2000 - cpu - memory) * MOST // 2000
-
-
-def _balanced(pod: Pod, info: NodeInfo) -> int:
-    """NodeResourcesBalancedAllocation: half the difference of the two shares counts against."""
-    cpu, memory = _fractions(pod, info)
-    return MOST - abs(cpu - memory) * MOST // 2000
+    of_cpu = min(1000, 1000 * (info.milli_cpu + cpu) // status.milli_cpu) if status.milli_cpu else 1000
+    of_memory = min(1000, 1000 * (info.memory + memory) // status.memory) if status.memory else 1000
+    return (2000 - of_cpu - of_memory) * MOST // 2000 + MOST - abs(of_cpu - of_memory) * MOST // 2000
 
 
 def _prefer_no(pod: Pod, info: NodeInfo) -> int:
