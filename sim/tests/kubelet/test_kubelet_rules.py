@@ -236,6 +236,7 @@ def test_quality_of_service(amounts: list[Amounts], quality: str) -> None:
         ("BestEffort", 0, 1000),
         ("Burstable", 0, 999),
         ("Burstable", 80 * MIB, 991),
+        ("Burstable", 4 * GIB, 500),
         ("Burstable", 8 * GIB, 3),
     ],
 )

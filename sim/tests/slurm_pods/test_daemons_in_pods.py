@@ -192,11 +192,12 @@ def test_a_forced_deletion_stops_slurmd_at_once(pods_rig: Any) -> None:
     assert not rig.times(ENDED, app="slurmd")
 
 
-def test_a_pod_that_comes_back_has_another_address(pods_rig: Any) -> None:
+@pytest.mark.parametrize("machine", ["m1", "m2"])
+def test_a_pod_that_comes_back_has_another_address(pods_rig: Any, machine: str) -> None:
     """A static node's old address is what slurmctld keeps (slurm.md 12 S3): the slurmd answers, nobody finds it."""
     rig = pods_rig([LONG])
     rig.at(30, lambda: rig.client.delete(Pod, "s/w-0", 0))
-    rig.at(33, lambda: rig.create("w-0", "m1", Container(name="slurmd")))
+    rig.at(33, lambda: rig.create("w-0", machine, Container(name="slurmd")))
     rig.run(40)
     assert rig.slurmd().new_address
     assert rig.cluster.slurmds.moved & 1

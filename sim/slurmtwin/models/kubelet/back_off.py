@@ -62,10 +62,6 @@ class BackOff:
         for key in stale:
             del self._entries[key]
 
-    def forget(self, key: str) -> None:
-        """The owner of the key is gone."""
-        self._entries.pop(key, None)
-
 
 def wake_range_ns(rest_ns: int, exact_wake: bool, error_retry_ns: tuple[int, int]) -> tuple[int, int]:
     """When a pod that waits is synced again: a uniform draw from this range (kubernetes.md 2.12)."""

@@ -90,7 +90,6 @@ class RuntimePod:
     """Sandboxes made so far, from 0; -1: none."""
     ready: bool = False
     ip: str = ""
-    new_address: bool = False
     disk: int = 0
     """Bytes of its writable layers, logs and emptyDir volumes on the node's disk."""
     instances: dict[str, list[Instance]] = field(default_factory=dict)
@@ -140,7 +139,6 @@ class ContainerRuntime:
         self.oom_killed: Callable[[str, OomKill], None] = lambda uid, kill: None  # noqa: ARG005
         self._programs = programs
         self._addresses = addresses
-        self._last_ip: dict[str, str] = {}
         self._waiting: dict[str, list[Callable[[], None]]] = {}
         """Container id -> who waits for its end."""
 
@@ -162,8 +160,6 @@ class ContainerRuntime:
         found.attempt += 1
         found.ready = True
         found.ip = self._addresses(found.key)
-        found.new_address = self._last_ip.get(found.key, found.ip) != found.ip
-        self._last_ip[found.key] = found.ip
         done()
 
     def remove_pod(self, uid: str) -> None:
@@ -201,7 +197,7 @@ class ContainerRuntime:
         program = instance.program = self._programs(pod, container)
         uid, name = found.uid, instance.name
         place = Place(
-            pod, container, self.node, instance.restart, found.ip, found.new_address, self.clock, instance.cgroup,
+            pod, container, self.node, instance.restart, found.ip, self.clock, instance.cgroup,
             lambda code: self._ended(found, instance, code),
             lambda: self.health_changed(uid, name),
             lambda: self.settle_memory(uid),

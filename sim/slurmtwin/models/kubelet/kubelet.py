@@ -278,6 +278,7 @@ class Kubelet:
         self.statuses.forget(uid)
         self.probes.remove(uid)
         self.resources_free(uid)
+        self.crash_loops.collect(self.clock.now_ns)
 
     def _object_gone(self, uid: str) -> None:
         worker = self.workers.get(uid)

@@ -28,8 +28,6 @@ class Place:
     node: str
     restart: int
     ip: str
-    new_address: bool
-    """The pod has another IP than the one before it under this name."""
     clock: Clock
     """Of the machine: it stands still while the machine does."""
     cgroup: ContainerCgroup

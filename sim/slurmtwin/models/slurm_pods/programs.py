@@ -37,6 +37,7 @@ class SlurmPrograms:
         """Node index -> the slurmd whose container runs."""
         self.slurmctlds: dict[int, SlurmctldProgram] = {}
         """Controller index -> the same."""
+        self._addresses: dict[int, str] = {}
         self.book: CpuBook | None = None
         """Keeps account of CPUs that jobs hold, where the world knows the containers' CPU sets."""
         cluster.on_serving.append(self._serving_changed)
@@ -48,7 +49,7 @@ class SlurmPrograms:
         process = cast('Literal["main", "supervised"]', container.env.get("process", "main"))
         if container.name == "slurmd":
             index = self._node(pod)
-            slurmd = SlurmdProgram(self._cluster, index, self._settings, process, self._slurmd_gone)
+            slurmd = SlurmdProgram(self._cluster, index, self._settings, process, self._moved, self._slurmd_gone)
             self.slurmds[index] = slurmd
             return slurmd
         if container.name == "slurmctld":
@@ -68,6 +69,12 @@ class SlurmPrograms:
         controllers = self._cluster.controllers
         named = [c for c in controllers if c.name in (pod.meta.name, pod.spec.hostname)]
         return (named or controllers)[0]
+
+    def _moved(self, index: int, ip: str) -> bool:
+        """Has that Slurm node another address than the last time, wherever its pod ran?"""
+        before = self._addresses.get(index, ip)
+        self._addresses[index] = ip
+        return before != ip
 
     def _slurmd_gone(self, program: SlurmdProgram) -> None:
         if self.slurmds.get(program.index) is program:

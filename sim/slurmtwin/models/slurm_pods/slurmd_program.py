@@ -27,10 +27,11 @@ class SlurmdProgram(DaemonProgram):
 
     def __init__(
         self, cluster: SlurmCluster, index: int, settings: DaemonPods, process: ProcessModel,
-        gone: Callable[[SlurmdProgram], None] = lambda program: None,  # noqa: ARG005
+        moved: Callable[[int, str], bool], gone: Callable[[SlurmdProgram], None],
     ) -> None:  # fmt: skip
         super().__init__(settings, process)
         self._cluster = cluster
+        self._moved = moved
         self._gone_told = gone
         self.index = index
         self.bit = 1 << index
@@ -48,7 +49,7 @@ class SlurmdProgram(DaemonProgram):
 
     def start(self, place: Place) -> None:
         """The container runs: its address and its machine are what slurmctld will be told."""
-        self.new_address = place.new_address
+        self.new_address = self._moved(self.index, place.ip)
         super().start(place)
 
     def _execute(self) -> None:
