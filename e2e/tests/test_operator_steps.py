@@ -260,3 +260,33 @@ def test_what_an_operator_asks_of_slurmctld_becomes_rows(tmp_path: Path) -> None
         (Kind.NODE_DOWN, "w-0", "slurm-operator: Pod is terminating"),
     ]
     assert [row.t_ns // 1_000_000 for row in found] == [10_652, 20_911, 30_500]
+
+
+POD = {
+    "metadata": {"name": "slurm-operator-5d"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}
+}  # fmt: skip
+
+
+class Young(Kubectl):
+    """A cluster where an earlier run's namespace is still going, and a pod gets ready after the manifests came."""
+
+    def kubectl(self, *arguments: str, check: bool = True, stdin: str = "") -> str:
+        """One call."""
+        super().kubectl(*arguments, check=check, stdin=stdin)
+        applied = any(call[0] == "apply" for call in self.calls)
+        if "namespace" in arguments:
+            return "Terminating" if sum("namespace" in call for call in self.calls) < 3 else ""
+        return json.dumps({"items": [POD] if applied else []}) if "pods" in arguments else ""
+
+
+def test_manifests_wait_for_what_an_earlier_run_took_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is applied into a namespace that is going; a running operator is left as it is."""
+    monkeypatch.setattr(operated.time, "sleep", lambda _s: None)
+    hand, said = Young(), list[str]()
+    operated.install(cast(Cluster, hand), load_operator("slinky"), "kind: X", said.append)
+    order = ["apply" if call[0] == "apply" else "asked" for call in hand.calls if {"apply", "namespace"} & {*call}]
+    assert order == ["asked", "asked", "asked", "apply"]
+    assert said == ["operator slinky runs in slinky"]
+    before_ = len(hand.calls)
+    operated.install(cast(Cluster, hand), load_operator("slinky"), "kind: X", said.append)
+    assert [call[0] for call in hand.calls[before_:]] == ["-n"]
