@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,3 +80,41 @@ def test_the_same_seed_gives_the_same_rows(name: str) -> None:
     once, again = (run_scenario(scenario(name), FAULTS, TwinOptions(seed=3)).event_hash for _ in range(2))
     other = run_scenario(scenario(name), FAULTS, TwinOptions(seed=3, replication=1)).event_hash
     assert once == again != other
+
+
+@pytest.mark.parametrize(("factor", "low", "high"), [(0.5, 15, 31), (1.0, 40, 56), (2.0, 90, 106)])
+def test_the_grace_of_silent_nodes_makes_the_span_that_rests_on_it(factor: float, low: float, high: float) -> None:
+    """A verdict halves and doubles it: leases of 10 s and looks each 5 s stay as they are."""
+    rows = play("x3-controller-host-statefulset", scaled={"node-monitor-grace-period": factor})
+    injected = first(rows, Kind.FAULT_INJECTED)
+    seen = [r.t_ns / SECOND for r in rows if r.kind is Kind.KUBE_NODE_UNREADY]
+    spans = [at - injected for at in seen if at > injected]
+    assert low <= min(spans) <= high
+
+
+def test_rows_do_not_depend_on_the_hash_seed_of_python() -> None:
+    """Sets of strings must not reach any order."""
+    program = (
+        "from slurmtwin.contract.scenario import load_scenario\n"
+        "from slurmtwin.worlds.twin import TwinOptions, run_scenario\n"
+        f"path = {str(FAULTS / 'x33-slinky.yaml')!r}\n"
+        f"print(run_scenario(load_scenario(path), {str(FAULTS)!r}, TwinOptions(seed=3)).event_hash)\n"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ).stdout
+        for seed in ("0", "4242")
+    }  # fmt: skip
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("tie_seed", [1, 2])
+def test_simultaneous_events_in_another_order_change_no_conclusion(tie_seed: int) -> None:
+    """X3: taint, deletion, and the replacement only after the thaw."""
+    rows = play("x3-controller-host-statefulset", tie_seed=tie_seed)
+    injected, cleared = first(rows, Kind.FAULT_INJECTED), first(rows, Kind.FAULT_CLEARED)
+    unready = next(r.t_ns / SECOND for r in rows if r.kind is Kind.KUBE_NODE_UNREADY and r.t_ns > injected * SECOND)
+    deleting = first(rows, Kind.POD_DELETING, injected, app="slurmctld")
+    assert injected < unready < deleting < cleared < first(rows, Kind.POD_CREATED, injected, app="slurmctld")
