@@ -28,8 +28,6 @@ class KubeletDefaults:
     (kubernetes.md 2.12; since 1.35)."""
     error_retry_ns: tuple[int, int] = (10 * SECOND, 15 * SECOND)
     """pod_workers.go completeWork: backOffPeriod 10 s, jitter 0.5."""
-    resync_ns: tuple[int, int] = (60 * SECOND, 90 * SECOND)
-    """syncFrequency 1 min, jitter 0.5."""
     relist_ns: int = SECOND
     """PLEG: how a kubelet learns what its containers do (kubelet.go genericPlegRelistPeriod)."""
     sync_tick_ns: int = SECOND
@@ -38,13 +36,10 @@ class KubeletDefaults:
     """cpuManagerReconcilePeriod (kubernetes.md 1.6)."""
     status_sweep_ns: int = 10 * SECOND
     """status_manager.go syncPeriod: what was not told at once is told then."""
-    lease_duration_ns: int = 40 * SECOND
     heartbeat_ns: tuple[int, int] = (10 * SECOND, 10_400 * MS)
     """Lease renewal (a quarter of its duration) and node status computation: jitter 0.04 (kubernetes.md 4.1, 4.2)."""
     runtime_silent_ns: int = 30 * SECOND
     """The node is NotReady when the container runtime has not answered for so long (maxWaitForContainerRuntime)."""
-    relist_silent_ns: int = 180 * SECOND
-    """Or when PLEG has not relisted (relistThreshold)."""
     eviction_ns: int = 10 * SECOND
     """kubelet.go evictionMonitoringPeriod."""
     pressure_transition_ns: int = 5 * MINUTE
@@ -53,8 +48,6 @@ class KubeletDefaults:
     """How long the eviction manager waits for an evicted pod to be gone (podCleanupTimeout)."""
     least_grace_ns: int = 2 * SECOND
     """kuberuntime_container.go minimumGracePeriodInSeconds."""
-    probe_tries: int = 3
-    """Tries inside one probe on errors of the handler (prober.go maxProbeRetries)."""
     restart_unreadies: bool = True
     """A kubelet that starts takes ready containers for not ready until their next probe (kubernetes.md 3.4)."""
     volume_poll_ns: int = 300 * MS
