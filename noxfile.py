@@ -77,6 +77,13 @@ def determinism(session: nox.Session) -> None:
 
 
 @nox.session(python="3.11", default=False)
+def docs(session: nox.Session) -> None:
+    """The documentation in out/docs, warnings as errors; its tutorials are run as tests by `nox -s tests`."""
+    install(session)
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "out/docs", *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
 def pinning(session: nox.Session) -> None:
     """The kubelet model against fresh answers of the real managers: `-- COUNT SEED`; needs Go."""
     install(session)

@@ -1,0 +1,110 @@
+"""The reference pages of the docs, generated from the code: commands, scenario and study keys, event kinds."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import click
+
+from slurmtwin.cli.main import COMMANDS, main
+from slurmtwin.contract import events
+from slurmtwin.contract.scenario import scenario_json_schema
+
+
+def pages() -> dict[str, str]:
+    """File name -> Markdown."""
+    from slurmtwin.campaign.study_file import Study
+
+    return {
+        "commands.md": _commands(),
+        "scenario.md": _schema("Scenario files", scenario_json_schema()),
+        "study.md": _schema("Study files", Study.model_json_schema(by_alias=True)),
+        "events.md": _events(),
+    }
+
+
+def _commands() -> str:
+    intro = (
+        "Every command has `--json` and `--help`. Exit codes: 0 fine, 1 finding, 2 usage or bad input, 3 unknown, "
+        "4 environment missing, 70 internal error, 130 interrupted."
+    )
+    out = ["# Commands", "", intro, ""]
+    context = click.Context(main, info_name="slurmtwin")
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context)
+        out += [
+            f"## {name}",
+            "",
+            inspect.cleandoc(command.help or ""),
+            "",
+            "```text",
+            command.get_usage(inner),
+            "```",
+            "",
+        ]
+        rows = [record for p in command.get_params(inner) if (record := p.get_help_record(inner)) is not None]
+        if rows:
+            out += ["| option | means |", "|---|---|"]
+            out += [*(f"| `{_cell(a)}` | {_cell(b)} |" for a, b in rows), ""]
+    return "\n".join(out)
+
+
+def _schema(title: str, schema: dict[str, Any]) -> str:
+    """A table for the document and one for each part of it."""
+    out = [f"# {title}", ""]
+    parts = [(title, schema), *sorted(schema.get("$defs", {}).items())]
+    for name, part in parts:
+        if name != title:
+            out += [f"## {name}", ""]
+        if part.get("description"):
+            out += [" ".join(part["description"].split()), ""]
+        rows = [
+            f"| `{key}` | {_type(value)} | {_cell(_default(value))} | {_cell(value.get('description', ''))} |"
+            for key, value in part.get("properties", {}).items()
+        ]
+        if rows:
+            out += ["| key | type | default | means |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(out)
+
+
+def _type(value: dict[str, Any]) -> str:
+    if "$ref" in value:
+        return str(value["$ref"]).rpartition("/")[2]
+    for key in ("anyOf", "oneOf"):
+        if key in value:
+            return " or ".join(dict.fromkeys(_type(v) for v in value[key]))
+    if "enum" in value or "const" in value:
+        return " or ".join(f"`{_cell(str(v))}`" for v in value.get("enum", [value.get("const")]))
+    if value.get("type") == "array":
+        return f"list of {_type(value.get('items', {}))}"
+    return str(value.get("type", "any"))
+
+
+def _default(value: dict[str, Any]) -> str:
+    found = value.get("default")
+    return "" if found in (None, "", [], {}) else f"`{found}`"
+
+
+def _events() -> str:
+    """Columns and kinds; what a kind means is the comment behind it in the source."""
+    out = ["# Events", "", inspect.cleandoc(events.__doc__ or ""), "", "## Columns", "", "| column | type | means |",
+           "|---|---|---|"]  # fmt: skip
+    out += [
+        f"| `{c.name}` | {c.arrow}{', may be empty' if c.nullable else ''} | {_cell(c.meaning)} |"
+        for c in events.COLUMNS
+    ]
+    out += ["", "## Kinds", "", "| kind | means |", "|---|---|"]
+    for line in inspect.getsource(events.Kind).splitlines():
+        name, equals, rest = line.strip().partition(" = ")
+        if equals and name.isupper() and rest.startswith('"'):
+            kind, _, meaning = rest.partition("  # ")
+            out.append(f"| `{kind.strip().strip(chr(34))}` | {_cell(meaning)} |")
+    return "\n".join(out) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text for a table: one line, bars escaped, nothing that Markdown would take for a tag."""
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
