@@ -45,7 +45,7 @@ def _trust(replay: Document) -> str:
     if replay["supported"] is None:
         return "The trace has no recorded waits: nothing says that capacity alone made its jobs wait."
     return (
-        "Do not buy on this: replayed on today's nodes, the trace does not wait as it did on record "
+        "Do not act on this: replayed on today's nodes, the trace does not wait as it did on record "
         f"({replay['why'].removeprefix('capacity does not explain the recorded waits: ')}). Limits, quotas or closed "
         "nodes made jobs wait, and more nodes will not change that."
     )

@@ -54,7 +54,7 @@ def test_the_answer_stands_first_and_says_what_it_is_worth(document: dict[str, A
     page = plan_page(document)
     assert page.answer == "76 nodes keep p95 wait < 1h"
     assert (page.tone, page.chip) == ("bad", "unsupported")
-    assert "Do not buy on this" in page.lede
+    assert "Do not act on this" in page.lede
     document["replay"]["supported"] = True
     assert plan_page(document).chip == "supported"
     document["judge"]["settled"] = False
