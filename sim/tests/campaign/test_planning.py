@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmtwin.campaign.planning.costs import with_costs
+from slurmtwin.campaign.planning.judge import affordable
 from slurmtwin.campaign.planning.outages import draw_outages, parse_rate, twin_faults
 from slurmtwin.campaign.planning.replay_check import replay_check
 from slurmtwin.campaign.planning.search import by_sweep, fewest
@@ -236,6 +237,15 @@ def test_costs_need_one_price_for_each_shape() -> None:
     assert document["costs"][0]["mwh_per_year"] == pytest.approx(3 * 200 * 8766 / 1e6)
     with pytest.raises(InputError, match="one for each shape"):
         with_costs(document, [1.0], [])
+
+
+def test_the_twin_judges_less_of_a_trace_that_queues(tmp_path: Path) -> None:
+    """A hundred jobs that start at once cost 0.9 ms each; where they all wait for the last, the queue costs more."""
+    trace, _ = _planned(tmp_path, [(k, 0, 10, 1, 20) for k in range(100)])
+    none, all_wait = np.zeros(100), 1000.0 - np.arange(100)
+    assert affordable(trace, none, 1.0) == 100
+    assert affordable(trace, none, 0.0455) == 50
+    assert affordable(trace, all_wait, 0.0455) < 30
 
 
 def test_classes_are_those_of_the_reports(tmp_path: Path) -> None:

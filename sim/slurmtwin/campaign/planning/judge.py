@@ -15,10 +15,11 @@ from slurmtwin.campaign.planning.trace import PlanTrace
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
-PER_JOB_S: Final = 0.7e-3
-PER_QUEUED_JOB_S: Final = 0.33e-3
-"""What a job costs the twin, alone and for each job that waits beside it: processor seconds, measured on two replays
-of one trace. They choose how much of a trace is judged, so they are numbers and no clock: equal plans everywhere.
+PER_JOB_S: Final = 0.9e-3
+PER_QUEUED_JOB_S: Final = 0.1e-3
+"""What a job costs the twin, alone and for each job that waits when it is submitted: processor seconds, from replays of
+one trace on two clusters. They choose how much of a trace is judged, so they are numbers and no clock: equal plans
+everywhere.
 """
 
 
@@ -55,9 +56,8 @@ def _first_starts(folder: Path) -> dict[int, int]:
 
 def affordable(trace: PlanTrace, waits_s: Any, budget_s: float) -> int:
     """How many leading jobs the twin can replay for about `budget_s` processor seconds, by the quick model's waits."""
-    finite = np.where(np.isfinite(waits_s), waits_s, 0.0)
-    count = np.arange(1, len(finite) + 1)
-    span = np.maximum(1.0, trace.columns.submit - trace.columns.submit[0])
-    queue = np.cumsum(finite) / span
-    cost = count * PER_JOB_S + PER_QUEUED_JOB_S * np.cumsum(np.minimum(queue, 1000.0))
+    submit = trace.columns.submit
+    starts = np.sort(submit + waits_s)
+    queue = np.arange(1, len(submit) + 1) - np.searchsorted(starts, submit, side="right")
+    cost = np.cumsum(PER_JOB_S + PER_QUEUED_JOB_S * queue)
     return int(np.searchsorted(cost, budget_s, side="right"))
