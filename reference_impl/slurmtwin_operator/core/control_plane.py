@@ -10,6 +10,7 @@ from slurmtwin_operator.core.manifests import (
     CTLD_PORT,
     DBD_PORT,
     GROUP,
+    JWT_KEY,
     LOG_DIR,
     LOG_MOUNT,
     POD_NAME,
@@ -19,6 +20,7 @@ from slurmtwin_operator.core.manifests import (
     delete,
     log_volume,
     probe,
+    shared_key,
     shared_key_volume,
 )  # fmt: skip
 from slurmtwin_operator.core.observed import ClusterObserved
@@ -89,9 +91,10 @@ def _pod(o: ClusterObserved, part: str, container: dict[str, Any], volumes: list
     }  # fmt: skip
 
 
-def _all_keys(cluster: str) -> dict[str, Any]:
-    """Both keys, for the daemon that checks tokens."""
-    return {"name": "secrets", "secret": {"secretName": f"{cluster}-keys"}}
+def _all_keys(o: ClusterObserved) -> dict[str, Any]:
+    """Both keys, for the daemon that checks tokens; what else a Secret of the user's holds stays out."""
+    items = [{"key": key, "path": key} for key in (JWT_KEY, shared_key(o.spec.version))]
+    return {"name": "secrets", "secret": {"secretName": f"{o.me.name}-keys", "items": items}}
 
 
 def _config(cluster: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -112,7 +115,7 @@ def _controller(o: ClusterObserved, conf_hash: str) -> list[Apply | DeleteObject
         "startupProbe": probe(version, "/livez", CTLD_PORT, 6),
         "volumeMounts": [mount, {"name": "state", "mountPath": STATE_DIR}],
     }  # fmt: skip
-    template = _pod(o, "ctld", container, [conf, _all_keys(name)])
+    template = _pod(o, "ctld", container, [conf, _all_keys(o)])
     if sw.config_change == "restart":
         template["metadata"]["annotations"][f"{GROUP}/config"] = conf_hash
     labels = {**_labels(name), f"{GROUP}/part": "ctld"}
@@ -174,7 +177,7 @@ def _accounting(o: ClusterObserved) -> list[Apply | DeleteObject]:
     }  # fmt: skip
     labels = {**_labels(name), f"{GROUP}/part": "dbd"}
     settings = {"name": "config", "secret": {"secretName": asked.config_secret}}
-    template = _pod(o, "dbd", container, [settings, _all_keys(name)])
+    template = _pod(o, "dbd", container, [settings, _all_keys(o)])
     selector = {"matchLabels": {f"{GROUP}/cluster": name, f"{GROUP}/part": "dbd"}}
     body = {"replicas": 1, "serviceName": f"{name}-dbd", "selector": selector, "template": template}
     return [_service(o, "dbd", DBD_PORT, {}),
