@@ -20,9 +20,9 @@ def test_actions_of_this_run_become_rows_with_their_outcome(tmp_path: Path) -> N
     say = {"t_ns": 1_000_000_050, "say": "action", "object": "NodeSet ns/w", "do": "drain", "about": "w-0"}
     write(tmp_path / "op-1", "log.jsonl", [
         {"t_ns": 1, "say": "started"}, say | {"outcome": "done"}, say | {"outcome": "API server: 409: conflict"},
-        say | {"object": "NodeSet other/w", "outcome": "done"},
+        say | {"object": "NodeSet other/w", "outcome": "done"}, say | {"t_ns": 9, "outcome": "done"},
     ], '{"t_ns": 12')  # fmt: skip
-    rows = action_rows(tmp_path, "ns", 1_000_000_000)
+    rows = action_rows(tmp_path, "ns", 1_000_000_000, 10)
     assert [(row.t_ns, row.kind, row.node) for row in rows] == [
         (50, Kind.ACTION_ISSUED, "w-0"), (50, Kind.ACTION_FAILED, "w-0"),
     ]  # fmt: skip
@@ -30,12 +30,12 @@ def test_actions_of_this_run_become_rows_with_their_outcome(tmp_path: Path) -> N
 
 
 def test_passes_of_all_processes_follow_one_header(tmp_path: Path) -> None:
-    """Two processes, one after the other; another namespace's passes are not this run's."""
-    mine = {"observed": {"me": {"namespace": "ns", "name": "w"}}}
-    other = {"observed": {"me": {"namespace": "ns2", "name": "w"}}}
+    """Two processes, one after the other; those of another namespace, or of a run before, are not this run's."""
+    mine = {"observed": {"me": {"namespace": "ns", "name": "w"}}, "now_ns": 10}
+    other = {"observed": {"me": {"namespace": "ns2", "name": "w"}}, "now_ns": 10}
     for name in ("op-1", "op-2"):
-        write(tmp_path / name, "plans.jsonl", [{"schema": "slurmtwin/plans/1"}, mine, other])
-    found = passes(tmp_path, "ns")
+        write(tmp_path / name, "plans.jsonl", [{"schema": "slurmtwin/plans/1"}, mine | {"now_ns": 9}, mine, other])
+    found = passes(tmp_path, "ns", 10)
     assert json.loads(found[0]) == {"schema": "slurmtwin/plans/1"}
     assert [json.loads(line) for line in found[1:]] == [mine, mine]
-    assert passes(tmp_path, "none") == []
+    assert passes(tmp_path, "none", 10) == []

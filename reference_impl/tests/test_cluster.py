@@ -87,12 +87,16 @@ def test_keys_are_made_before_anything_needs_them() -> None:
 
 
 def test_workers_never_get_the_token_key() -> None:
-    """slurmrestd mounts the shared key alone; only slurmctld sees both."""
+    """slurmrestd mounts the shared key alone; only slurmctld sees both, and nothing else of the Secret.
+
+    One that somebody made may hold more: a munge key stopped the entry point on a read-only root (seen on a cluster).
+    """
     found = manifests(plan(observed(), Memory(), 0).actions)
     rest = found[("Deployment", "c-rest")]["spec"]["template"]["spec"]["volumes"]
     ctld = found[("StatefulSet", "c-ctld")]["spec"]["template"]["spec"]["volumes"]
     assert [v["secret"].get("items") for v in rest if "secret" in v] == [[{"key": "slurm.key", "path": "slurm.key"}]]
-    assert [v["secret"].get("items") for v in ctld if "secret" in v] == [None]
+    (items,) = [v["secret"]["items"] for v in ctld if "secret" in v]
+    assert [item["key"] for item in items] == ["jwt_hs256.key", "slurm.key"]
 
 
 @pytest.mark.parametrize("part", [("StatefulSet", "c-ctld"), ("Deployment", "c-rest"), ("StatefulSet", "c-dbd")])

@@ -179,7 +179,7 @@ def run_once(
             shutil.copytree(deployed.evidence, keep, dirs_exist_ok=True)
         passes: list[str] = []
         if operator is not None and operator.record:
-            passes = record.passes(cluster.shared / operator.record, namespace)
+            passes = record.passes(cluster.shared / operator.record, namespace, deployed.began_ns)
         return RanOnce(
             rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late, offsets, delay,
             errors, _accounting(scenario, deployed), passes,
@@ -258,7 +258,7 @@ def _rows(
     )  # fmt: skip
     if deployed.operator is not None and deployed.operator.record:
         folder = deployed.cluster.shared / deployed.operator.record
-        rows += record.action_rows(folder, deployed.namespace, zero_ns)
+        rows += record.action_rows(folder, deployed.namespace, zero_ns, deployed.began_ns)
     if deployed.operator is not None:
         rows += evidence.updated_node_rows(deployed.evidence, zero_ns)
     rows += evidence.slurmd_rows(deployed.evidence, zero_ns) + evidence.observer_rows(lines, zero_ns)

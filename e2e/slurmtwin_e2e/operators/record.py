@@ -35,12 +35,12 @@ def _log(folder: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def action_rows(folder: Path, namespace: str, zero_ns: int) -> list[Event]:
-    """Every action of the operator on objects of this namespace, relative to zero."""
+def action_rows(folder: Path, namespace: str, zero_ns: int, since_ns: int) -> list[Event]:
+    """Every action of the operator on objects of this namespace since then (unix ns), relative to zero."""
     out = []
     for line in _log(folder):
         place = str(line.get("object", "")).partition(" ")[2]
-        if "do" not in line or not place.startswith(f"{namespace}/"):
+        if "do" not in line or not place.startswith(f"{namespace}/") or int(line["t_ns"]) < since_ns:
             continue
         outcome = str(line.get("outcome", ""))
         kind = Kind.ACTION_ISSUED if outcome in FINE else Kind.ACTION_FAILED
@@ -52,14 +52,18 @@ def action_rows(folder: Path, namespace: str, zero_ns: int) -> list[Event]:
     return out
 
 
-def passes(folder: Path, namespace: str) -> list[str]:
-    """The header and the recorded passes over objects of this namespace, process by process; [] for none."""
+def passes(folder: Path, namespace: str, since_ns: int) -> list[str]:
+    """The header and the passes over objects of this namespace since then, process by process; [] for none.
+
+    An earlier run that was given up may have left passes of a namespace of the same name.
+    """
     header, out = "", []
     mark = f'"namespace":"{namespace}"'
     for path in sorted(folder.glob(f"*/{PLANS}")):
         lines = _whole_lines(path)
         header = header or (lines[0] if lines else "")
         for line in lines[1:]:
-            if mark in line and json.loads(line)["observed"]["me"]["namespace"] == namespace:
+            found = json.loads(line) if mark in line else None
+            if found and found["observed"]["me"]["namespace"] == namespace and found["now_ns"] >= since_ns:
                 out.append(line)
     return [header, *out] if out else []
