@@ -530,3 +530,24 @@ def test_a_pod_group_becomes_one_job() -> None:
         assert [body["job"]["flags"] for body in submitted] == [["EXTERNAL_JOB"]]
 
     play(story, switches={"podJobs": "external"})
+
+
+def test_a_changed_configuration_is_looked_after_until_slurmctld_has_read_it() -> None:
+    """The controller's pod is marked, 3 s later it is told to read: nothing waits for the poll (32 s, measured)."""
+
+    async def story(b: Bench) -> None:
+        await b.step(CLUSTER)
+        part = {"slurmtwin.dev/cluster": "c", "slurmtwin.dev/part": "ctld"}
+        ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        meta = {"name": "c-ctld-0", "labels": part}
+        b.kube.put("pods", {"metadata": meta, "spec": {}, "status": {"conditions": ready}})
+        b.slurm.hash_value = 1
+        await b.step(CLUSTER, 5)
+        due = b.operator.queue.due_ns(CLUSTER)
+        assert due is not None
+        assert due - b.now_ns <= 3 * 10**9
+        assert ("GET", "reconfigure", None) not in b.slurm.calls
+        await b.step(CLUSTER, 3)
+        assert ("GET", "reconfigure", None) in b.slurm.calls
+
+    play(story)

@@ -60,6 +60,8 @@ class View:
 
     observed: Observed
     rest: SlurmRest | None
+    again_ns: int = 300 * SECOND
+    """Look again after so long at the latest: something is under way that no watch will show."""
 
 
 def service_address(namespace: str, cluster: str) -> str:
@@ -111,7 +113,8 @@ class Observer:
             o.identity(item), spec, self._policy, facts, answer.slurm, answer.partitions, tuple(applied), controllers,
             active[0] if len(active) == 1 else "", mounted, _loaded(answer.loaded, text), o.conditions(item),
         )  # fmt: skip
-        return View(observed, rest)
+        on_its_way = bool(text) and not mounted and bool(pods)
+        return View(observed, rest, MOUNT_NS) if on_its_way else View(observed, rest)
 
     async def _node_set(self, key: Key, item: o.Object) -> View:
         spec = NodeSetSpec.model_validate(item["spec"])

@@ -78,7 +78,7 @@ class Reconciler:
         self._log(key, plan)
         await self._act(key, uid, plan, view)
         await self._report(key, item, plan)
-        return plan.requeue_ns
+        return min(plan.requeue_ns, view.again_ns)
 
     def _fence(self) -> None:
         if not self._leads():
