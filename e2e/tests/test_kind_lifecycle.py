@@ -208,16 +208,19 @@ def test_nodes_that_come_back_are_removed_again(engine: FakeDocker, monkeypatch:
 
 def test_only_the_makers_of_that_cluster_are_ended(tmp_path: Path) -> None:
     """A `docker run` of another cluster's node goes on."""
-    (tmp_path / "run").write_text("input()\n")
+    (tmp_path / "run").write_text("print('up', flush=True)\ninput()\n")
     label = f"{owner.KIND_LABEL}=slurmtwin-"
     makers = [
         subprocess.Popen(
             ["docker", "run", "--label", f"{label}{name}"], executable=sys.executable, cwd=tmp_path,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
         for name in ("dead", "other")
     ]  # fmt: skip
     try:
+        for maker in makers:
+            assert maker.stdout is not None
+            assert maker.stdout.readline() == "up\n"  # just after exec its command line still reads empty
         owner.end_creators("slurmtwin-dead")
         assert makers[1].poll() is None
         assert makers[0].wait(5) == -signal.SIGKILL
