@@ -176,5 +176,6 @@ def test_a_batch_brings_quiet_runs_of_its_own(tmp_path: Path) -> None:
     assert numbers(quiet) == []
     assert numbers(quiet, case) == [("case", 1, 1), (batch.QUIET, 4, 1), ("case", 2, 2), (batch.QUIET, 5, 2)]
     keep("case", 1)
+    assert numbers(quiet, case) == [("case", 2, 2), (batch.QUIET, 4, 2)]
     keep("case", 2)
     assert numbers(quiet, case) == []

@@ -87,21 +87,21 @@ def missing(scenarios: Sequence[Scenario], repetitions: int, root: Path) -> Iter
         if not (Wanted(scenario, turn, turn).folder(root) / "manifest.json").exists()
     ]
     if not others:
-        yield from (one for one in _anew(quiet, repetitions, root) if one.repetition <= repetitions)
+        yield from (one for one in _anew(quiet, range(1, repetitions + 1), root) if one.repetition <= repetitions)
         return
-    yield from sorted([*lacks, *_anew(quiet, max((one.turn for one in lacks), default=0), root)], key=_turn)
+    yield from sorted([*lacks, *_anew(quiet, sorted({one.turn for one in lacks}), root)], key=_turn)
 
 
 def _turn(one: Wanted) -> int:
     return one.turn
 
 
-def _anew(quiet: Sequence[Scenario], turns: int, root: Path) -> Iterator[Wanted]:
-    """Quiet runs, one for each turn, numbered on from those that are there."""
+def _anew(quiet: Sequence[Scenario], turns: Sequence[int], root: Path) -> Iterator[Wanted]:
+    """Quiet runs, one for each of these turns, numbered on from those that are there."""
     for scenario in quiet:
         folder = Wanted(scenario, 1, 1).folder(root).parent
         last = max((int(path.parent.name) for path in folder.glob("*/manifest.json")), default=0)
-        yield from (Wanted(scenario, last + turn, turn) for turn in range(1, turns + 1))
+        yield from (Wanted(scenario, last + place, turn) for place, turn in enumerate(turns, 1))
 
 
 def groups(wanted: Sequence[Wanted], beside: int) -> Iterator[list[Wanted]]:
