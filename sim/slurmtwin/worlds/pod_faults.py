@@ -39,9 +39,10 @@ NOT_MODELLED: Final = (
 def modelled(fault: ClusterFault) -> bool:
     """The twin does what the fault does; of network cuts those of a worker's pod and of a machine.
 
-    slurmdbd has no pod in the twin (models/slurmdbd is a queue beside slurmctld): nothing of it can be hit.
+    slurmdbd has no pod in the twin (models/slurmdbd is a queue beside slurmctld), nor has the operator in its own
+    namespace (it is a process beside the API server, target `operator`): nothing of them can be hit.
     """
-    if fault.target.partition(":")[0] == "slurmdbd":
+    if fault.target.partition(":")[0] == "slurmdbd" or "/" in fault.target:
         return False
     if fault.kind == "watch.stale":
         return fault.target == "operator"
