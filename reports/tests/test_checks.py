@@ -288,9 +288,10 @@ def test_only_a_killed_slurmctld_forgets(fault: dict[str, str], outcome: Outcome
     assert verdict("legal-states", a_history(rows)) is outcome
 
 
-def test_an_observed_state_is_no_step() -> None:
+@pytest.mark.parametrize("kind", ["job.state", "job.accounted"])
+def test_an_observed_state_is_no_step(kind: str) -> None:
     """What somebody was told when he asked may stand anywhere; a step of the same moment may not."""
-    told = [row(at_s, "job.state", 1, state="RUNNING") for at_s in (0.5, 5, 60)]
+    told = [row(at_s, kind, 1, state="RUNNING") for at_s in (0.5, 5, 60)]
     assert verdict("legal-states", a_history(in_order(job_story(1, 0, 2, 50), told))) is Outcome.HOLDS
     asked = [*told, row(60, "job.suspended", 1)]
     assert verdict("legal-states", a_history(in_order(job_story(1, 0, 2, 50), asked))) is Outcome.BROKEN

@@ -19,8 +19,8 @@ from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
 NAME: Final = "legal-states"
 
-OBSERVED: Final = "job.state"
-"""What somebody who asked slurmctld was told: an observation, no step of the job."""
+OBSERVED: Final = ("job.state", "job.accounted")
+"""What somebody who asked slurmctld or slurmdbd was told: an observation, no step of the job."""
 
 # state -> event -> next state; a missing entry is illegal
 MACHINE: Final[dict[str, dict[str, str]]] = {
@@ -151,7 +151,7 @@ def check(history: History) -> Verdict:
     for row in history.rows():
         if forgets(row):
             crashes += 1
-        elif row.kind.startswith("job.") and row.kind != OBSERVED and row.job_id is not None:
+        elif row.kind.startswith("job.") and row.kind not in OBSERVED and row.job_id is not None:
             steps += 1
             walk.take(row, crashes)
     walk.order_vague()
