@@ -12,12 +12,18 @@ from typing import Any
 import pytest
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
-RECORDED = sorted(path.parent.parent.name for path in FAULTS.parent.glob("recordings/*/26.05/pods"))
+REFUSED = {
+    "x10-config-in-place": "config.change", "x10-config-new-pod": "config.change", "x11-nodeset-added": "config.change",
+    "x14-state-lost": "volume.lost", "x15-slurmdbd-away": "process.freeze",
+}  # fmt: skip
+"""Recorded, but not modelled yet, and by which fault: each is refused, none is played without it."""
+RECORDED = sorted({path.parent.parent.name for path in FAULTS.parent.glob("recordings/*/26.05/pods")} - set(REFUSED))
 
 
 def scenario(name: str) -> Scenario:
@@ -52,6 +58,13 @@ def test_every_recorded_scenario_runs_in_the_twin(name: str) -> None:
     assert all(a.t_ns <= b.t_ns for a, b in pairwise(rows))
     assert all(row.cause_seq is None or row.cause_seq < place for place, row in enumerate(rows))
     assert {Kind.POD_READY, Kind.CONTAINER_STARTED, Kind.KUBE_NODE_READY, Kind.NODE_STATE} <= {r.kind for r in rows}
+
+
+@pytest.mark.parametrize(("name", "fault"), REFUSED.items())
+def test_a_recorded_scenario_that_is_not_modelled_is_refused(name: str, fault: str) -> None:
+    """By the name of the fault; once it is modelled, this list is stale."""
+    with pytest.raises(UnsupportedError, match=fault):
+        play(name)
 
 
 def test_a_killed_slurmctld_is_back_within_two_seconds_and_loses_no_job() -> None:
