@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 from pathlib import Path
@@ -16,20 +15,8 @@ from slurmtwin.contract.events import Kind
 from slurmtwin_e2e.collect.sources import Record
 from slurmtwin_e2e.kind.collect.evidence import accounting_check, observer_rows
 
-FILES = Path(__file__).parents[1] / "slurm_images" / "files"
 RUNNING = "1|RUNNING|100|Unknown|w-0|0\n"
 ENDED = "1|CANCELLED by 1000|100|120|w-0|1\n"
-
-
-@pytest.fixture(scope="module")
-def observer() -> ModuleType:
-    """The program of the image, as a module."""
-    spec = importlib.util.spec_from_file_location("observer_of_accounts", FILES / "observer.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_sacct_is_read_in_unix_seconds(observer: ModuleType) -> None:

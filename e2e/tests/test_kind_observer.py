@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 from collections.abc import Iterator
@@ -18,17 +17,6 @@ from slurmtwin_e2e.kind.node_shell import NodeShell, NodeShellError
 FILES = Path(__file__).parents[1] / "slurm_images" / "files"
 NEW = {"nodes": [{"name": "w-0", "state": ["IDLE", "DYNAMIC_NORM"], "reason": "", "address": "10.0.0.1"}]}
 OLD = {"nodes": [{"name": "w-0", "state": "idle", "state_flags": ["DYNAMIC_NORM"], "address": "10.0.0.1"}]}
-
-
-@pytest.fixture(scope="module")
-def observer() -> ModuleType:
-    """The program of the image, as a module."""
-    spec = importlib.util.spec_from_file_location("observer", FILES / "observer.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_states_read_alike_in_every_api_version(observer: ModuleType) -> None:

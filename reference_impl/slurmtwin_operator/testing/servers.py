@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -27,6 +27,19 @@ class RefusalError(Exception):
         super().__init__(message)
 
 
+@asynccontextmanager
+async def _served(route: str, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """The address under which `answer` is asked while the body runs."""
+    app = web.Application()
+    app.router.add_route("*", route, answer)
+    server = TestServer(app)
+    await server.start_server()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        await server.close()
+
+
 class KubeServer:
     """Objects by (namespace, plural, name). `refuse` maps (method, plural) to a status that the next call gets."""
 
@@ -38,17 +51,9 @@ class KubeServer:
         self._watchers: list[tuple[str, asyncio.Queue[Object]]] = []
         self._count = itertools.count(1)
 
-    @asynccontextmanager
-    async def serve(self) -> AsyncIterator[str]:
+    def serve(self) -> AbstractAsyncContextManager[str]:
         """Its address while the body runs."""
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        server = TestServer(app)
-        await server.start_server()
-        try:
-            yield f"http://127.0.0.1:{server.port}"
-        finally:
-            await server.close()
+        return _served("/{path:.*}", self._answer)
 
     def put(self, plural: str, body: Object, namespace: str = "ns") -> Object:
         """Place an object as it is; what is missing of its metadata is made."""
@@ -225,17 +230,9 @@ class SlurmServer:
         self.tokens: list[str] = []
         self.held: list[web.Request] = []
 
-    @asynccontextmanager
-    async def serve(self) -> AsyncIterator[str]:
+    def serve(self) -> AbstractAsyncContextManager[str]:
         """Its address while the body runs."""
-        app = web.Application()
-        app.router.add_route("*", "/slurm/{version}/{path:.*}", self._answer)
-        server = TestServer(app)
-        await server.start_server()
-        try:
-            yield f"http://127.0.0.1:{server.port}"
-        finally:
-            await server.close()
+        return _served("/slurm/{version}/{path:.*}", self._answer)
 
     def add_node(self, name: str, *states: str, **more: Any) -> None:
         """A record of a dynamic node."""

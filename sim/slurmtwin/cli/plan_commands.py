@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from slurmtwin.cli.output import command, emit_json, emit_rows, say, say_warnings
+from slurmtwin.cli.trace_options import trace_options
 from slurmtwin.contract.errors import ExitCode, InputError
 
 
@@ -35,12 +36,7 @@ def _growth(text: str) -> float:
 @click.option("--drains", default="", metavar="TEXT", help="'mtbf 30d repair 8h': nodes are drained for so long.")
 @click.option("--price", "prices", multiple=True, type=float, help="Per node and hour, one for each shape in order.")
 @click.option("--watts", multiple=True, metavar="IDLE/BUSY", help="Per node, one for each shape in order.")
-@click.option("--format", "form", type=click.Choice(["swf", "sacct", "events", "jobs"]), help="Default: detected.")
-@click.option("--swf-memory",
-              type=click.Choice(["auto", "kib-per-processor", "bytes-per-node", "bytes-per-job", "ignore"]),
-              default="auto", show_default=True, help="Unit of SWF field 10.")  # fmt: skip
-@click.option("--lenient", is_flag=True, help="Count and list broken rows instead of stopping at the first.")
-@click.option("--waive", multiple=True, metavar="OPTION", help="Accept an option of slurm.conf that is not modelled.")
+@trace_options
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--resamples", type=click.IntRange(2, 10_000), default=30, show_default=True, help="Traces drawn anew "
               "for the interval.")  # fmt: skip

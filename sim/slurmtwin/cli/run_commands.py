@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from slurmtwin.cli.output import command, emit_json, emit_rows, say, say_warnings
+from slurmtwin.cli.trace_options import trace_options
 from slurmtwin.contract.errors import ExitCode, InputError
 from slurmtwin.contract.scenario import load_scenario
 
@@ -77,12 +78,7 @@ def run(
 @click.option("--slurm-conf", type=click.Path(), help="A site's slurm.conf; gres.conf, topology.conf and "
               "sacctmgr.script beside it are read too.")  # fmt: skip
 @click.option("--slurm-version", type=click.Choice(["22.05", "24.11", "26.05"]), default="26.05", show_default=True)
-@click.option("--format", "form", type=click.Choice(["swf", "sacct", "events", "jobs"]), help="Default: detected.")
-@click.option("--swf-memory",
-              type=click.Choice(["auto", "kib-per-processor", "bytes-per-node", "bytes-per-job", "ignore"]),
-              default="auto", show_default=True, help="Unit of SWF field 10.")  # fmt: skip
-@click.option("--lenient", is_flag=True, help="Count and list broken rows instead of stopping at the first.")
-@click.option("--waive", multiple=True, metavar="OPTION", help="Accept an option of slurm.conf that is not modelled.")
+@trace_options
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--starts", metavar="FILE.csv", help="One row per run of a job: id, submit, start, end, nodes.")
 @click.option("--out", help="Keep the run in this folder.")

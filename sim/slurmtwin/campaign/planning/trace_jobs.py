@@ -11,7 +11,7 @@ import numpy as np
 from slurmtwin.contract.clock import SECOND
 
 if TYPE_CHECKING:
-    from slurmtwin.campaign.planning.queue_kernel import Jobs, Machines
+    from slurmtwin.campaign.planning.queue_kernel import Jobs
     from slurmtwin.contract.cluster import ClusterConf
     from slurmtwin.contract.jobs import JobRequest
 
@@ -113,19 +113,3 @@ def _limit_s(job: JobRequest, conf: ClusterConf, partition: int) -> int:
     if limit_ns is None:
         limit_ns = part.default_time_ns if part.default_time_ns >= 0 else part.max_time_ns
     return LONGEST_S if limit_ns is None or limit_ns < 0 else max(1, limit_ns // SECOND)
-
-
-def machines_of(conf: ClusterConf) -> Machines:
-    """The nodes of a cluster for the kernel."""
-    from slurmtwin.campaign.planning.queue_kernel import Machines
-
-    places = {node.name: place for place, node in enumerate(conf.nodes)}
-    member = np.zeros((max(1, len(conf.partitions)), len(conf.nodes)), np.uint8)
-    for number, part in enumerate(conf.partitions):
-        for name in part.nodes:
-            member[number, places[name]] = 1
-    return Machines(
-        np.array([node.cpus for node in conf.nodes], np.int64),
-        np.array([node.real_memory_mib - node.mem_spec_limit_mib for node in conf.nodes], np.int64),
-        member,
-    )

@@ -126,8 +126,3 @@ class ProbeWorker:
         if self._on_hold:
             return True
         return self.result is not None and self._last == self.result
-
-
-def answer_time_ns(answer: Answer, spec: ProbeSpec, at_once_ns: int = 0) -> int:
-    """How long a probe takes to know: a silent process costs its whole timeout."""
-    return spec.timeout_ns if answer is Answer.SILENT else at_once_ns

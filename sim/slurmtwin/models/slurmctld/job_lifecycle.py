@@ -170,10 +170,6 @@ class Lifecycle:
         """A registering node still has steps of a job that is over: TERMINATE once more."""
         self.ends.kill_on_node(job, node)
 
-    def epilog_complete(self, job: Job, node: Node) -> None:
-        """MESSAGE_EPILOG_COMPLETE of one node."""
-        self.ends.nodes_done(job, node.bit, by_message=True)
-
     def end(self, job: Job, state: JobState, reason: str = "") -> None:
         """End a running job or cancel a pending one."""
         for part_of in job.het_job or (job,):
