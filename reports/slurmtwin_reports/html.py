@@ -82,17 +82,16 @@ def write_report(path: Path | str, report: Report) -> int:
 
 def render(report: Report) -> str:
     """The HTML text."""
-    from jinja2 import BaseLoader, Environment
+    from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
     folder = resources.files("slurmtwin_reports") / "templates"
-    environment = Environment(loader=BaseLoader(), autoescape=True, trim_blocks=False, keep_trailing_newline=True)
+    environment = Environment(loader=PackageLoader("slurmtwin_reports"), autoescape=True, keep_trailing_newline=True)
     environment.filters["num"] = number
     environment.filters["pct"] = percent
     environment.globals["chip"] = chip
     page, section, fault, covered = (
-        environment.from_string((folder / name).read_text(encoding="utf-8"))
-        for name in ("report.html", "section.html", "fault.html", "coverage.html")
+        environment.get_template(name) for name in ("report.html", "section.html", "fault.html", "coverage.html")
     )
     coverage = {**coverage_context(report.coverage), "open": not report.sections} if report.coverage else None
 

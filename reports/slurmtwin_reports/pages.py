@@ -63,15 +63,15 @@ class Page:
 
 def render(page: Page) -> str:
     """The HTML text; equal pages give equal bytes."""
-    from jinja2 import BaseLoader, Environment
+    from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
     folder = resources.files("slurmtwin_reports") / "templates"
-    environment = Environment(loader=BaseLoader(), autoescape=True, keep_trailing_newline=True)
+    environment = Environment(loader=PackageLoader("slurmtwin_reports"), autoescape=True, keep_trailing_newline=True)
     environment.filters["svg"] = Markup
-    template = environment.from_string((folder / "page.html").read_text(encoding="utf-8"))
     css = (folder / "report.css").read_text(encoding="utf-8") + (folder / "page.css").read_text(encoding="utf-8")
-    return template.render(page=page, css=Markup(css), footer=FOOTER)  # noqa: S704  # our own file
+    template = environment.get_template("page.html")
+    return template.render(page=page, title=page.title, css=Markup(css), footer=FOOTER)  # noqa: S704  # our own file
 
 
 def write_page(path: Path, page: Page) -> int:
