@@ -54,10 +54,12 @@ class CarrierSettings(Strict):
     """How the core is carried: polls, caches, back-off. The shell and the twin's adapter take the same."""
 
     poll_s: Annotated[int, Field(ge=1)] = Field(30, description="a pass at least so often")
+    poll_after_failure: bool = Field(True, description="false: only its back-off brings a failed pass back")
     backoff_base_ms: int = Field(5, description="first pause after a failed pass, doubled each time")
     backoff_cap_s: int = 1000
     workers: int = Field(4, description="passes over objects of one kind at once")
     slurm_cache_s: int = Field(0, description="age that an answer of slurmrestd may have; 0: asked in each pass")
+    slurm_informer: bool = Field(False, description="a pass waits for an informer's list: batches and looks of 1 s")
     start_jitter_s: int = Field(0, description="workers wait a random time up to this before they register")
 
 

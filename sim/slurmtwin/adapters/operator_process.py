@@ -49,6 +49,9 @@ class Carrying:
     """How the core is carried: the design's carrier settings, and what a test disturbs."""
 
     poll_ns: int = 30 * SECOND
+    poll_after_failure: bool = True
+    """False: a pass asks for the next after poll_ns when it succeeded; a failed one comes back by its back-off alone
+    (controller-runtime's RequeueAfter)."""
     back_off_ns: int = 5 * MS
     back_off_most_ns: int = 1000 * SECOND
     latency: Callable[[], int] | None = None
@@ -136,7 +139,8 @@ class _Process:
         self._queue = WorkQueue(self.clock, self._pass, 1, carrying.back_off_ns, carrying.back_off_most_ns)
         for informer in self.informers:
             informer.start()
-        self.clock.call_in(carrying.poll_ns, self._poll)
+        if carrying.poll_after_failure:
+            self.clock.call_in(carrying.poll_ns, self._poll)
 
     def _poll(self, _argument: object) -> None:
         self._port.forget()
@@ -178,18 +182,30 @@ class _Process:
         memory: a.Memory = item.status.get("memory", a.Memory())
         made = self._o._core(observed, memory, self.clock.now_ns)
         status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
+        failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
+
+        def ended(good: bool) -> None:
+            if good and not failed:
+                self._again(item.meta.key, made.requeue_ns)
+            finished(good and not failed)
+
         if dict(item.status) == status:
-            self._act(item, list(made.actions), made, finished)
+            self._act(item, list(made.actions), ended)
             return
         key = f"NodeSet/{item.meta.key}"
 
         def stored(answer: Any) -> None:
             if isinstance(answer, ApiError):
-                finished(False)
+                ended(False)
             else:
-                self._act(item, list(made.actions), made, finished)
+                self._act(item, list(made.actions), ended)
 
         self.client.patch(Custom, key, lambda c: replace(c, status=status), stored, uid=item.meta.uid)
+
+    def _again(self, key: str, wanted_ns: int) -> None:
+        """A pass that succeeded says when the next is due."""
+        carrying = self._carrying
+        self._queue.add_after(key, wanted_ns if carrying.poll_after_failure else min(wanted_ns, carrying.poll_ns))
 
     def _observe(self, item: Custom, slurm: Any) -> NodeSetObserved:
         meta = item.meta
@@ -221,9 +237,8 @@ class _Process:
 
     # actions
 
-    def _act(self, item: Custom, actions: list[a.Action], made: a.Plan, finished: Finished) -> None:
+    def _act(self, item: Custom, actions: list[a.Action], finished: Finished) -> None:
         if not actions:
-            self._queue.add_after(item.meta.key, made.requeue_ns)
             finished(True)
             return
         action = actions.pop(0)
@@ -238,7 +253,7 @@ class _Process:
             if error and not skipped and self._o._switches.failed_action == "stop":
                 finished(False)
             else:
-                self._act(item, actions, made, finished)
+                self._act(item, actions, finished)
 
         guard = getattr(action, "only_if", None)
         if guard is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Job, Node
 
+CHECK_NS: Final = SECOND
+PERIOD_NS: Final = 30 * SECOND
+"""slurm-client (informer.go): a list is asked for in batches of 1 s and each 30 s, who waits looks each
+second."""
 ANSWER_NS: Final = 60 * MS
 """A request to slurmrestd and its own to slurmctld."""
 
@@ -32,7 +37,7 @@ class SlurmPort:
 
     def __init__(
         self, cluster: SlurmCluster, clock: Clock, serves: Callable[[], str], feature: str, cache_ns: int,
-        started_ns: Callable[[str], int], timeout_ns: int,
+        started_ns: Callable[[str], int], timeout_ns: int, batch: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._clock = clock
@@ -43,16 +48,47 @@ class SlurmPort:
         self._started_ns = started_ns
         self._timeout_ns = timeout_ns
         """A client without an answer gives up after so long; 0: it waits for ever (a wedged pass)."""
+        self._batch = batch
+        """Where set, nodes are listed by an informer of slurm-client, so long after they are asked for."""
+        self._failed = False
+        """The informer's last list failed: whoever asks is told so at once (informer.go hasSyncedList())."""
         self._last = Slurm("away", clock.now_ns)
         self._asked_ns = -(1 << 62)
         self._comments: dict[str, str] = {}
 
     def ask(self, done: Callable[[Slurm], None]) -> None:
-        """Nodes and jobs, as old as the cache allows."""
-        if self._clock.now_ns - self._asked_ns < self._cache_ns and self._last.answer == "fresh":
-            done(self._last)
-        else:
+        """Nodes as they are now, jobs as old as the cache allows (Slinky refreshes its list of nodes in each pass)."""
+        if self._batch is None:
             self._clock.call_in(ANSWER_NS, self._answer, done)
+            return
+        listed_ns = self._batch() + ANSWER_NS
+        if self._serves() == "absent":
+            done(Slurm("absent", self._clock.now_ns))
+        elif self._failed:
+            self._clock.call_in(listed_ns, self._answer, self._informed)
+            done(replace(self._last, answer="away"))
+        else:
+            wait_ns = -(-listed_ns // CHECK_NS) * CHECK_NS - listed_ns
+            self._clock.call_in(listed_ns, self._answer, partial(self._checked, wait_ns, done))
+
+    def _informed(self, slurm: Slurm) -> None:
+        """The informer's list is there, or has failed: each 30 s it lists anew, which matters after a failure."""
+        if slurm.answer == "away" and not self._failed:
+            self._clock.call_in(PERIOD_NS, self._list_again)
+        self._failed = slurm.answer == "away"
+
+    def _list_again(self, _argument: object) -> None:
+        if self._failed:
+            self._failed = False
+            self._answer(self._informed)
+
+    def _checked(self, wait_ns: int, done: Callable[[Slurm], None], slurm: Slurm) -> None:
+        """Who waits looks at once and then each second."""
+        self._informed(slurm)
+        self._clock.call_in(wait_ns, self._tell, (done, slurm))
+
+    def _tell(self, answer: tuple[Callable[[Slurm], None], Slurm]) -> None:
+        answer[0](answer[1])
 
     def _answer(self, done: Callable[[Slurm], None]) -> None:
         how = self._serves()
@@ -65,8 +101,10 @@ class SlurmPort:
         elif how != "fresh" or ctld is None:
             done(replace(self._last, answer="away"))
         else:
-            self._asked_ns = now_ns
-            self._last = Slurm("fresh", now_ns, self._nodes(ctld), self._jobs(ctld))
+            jobs = self._last.jobs
+            if now_ns - self._asked_ns >= self._cache_ns or self._last.answer != "fresh":
+                self._asked_ns, jobs = now_ns, self._jobs(ctld)
+            self._last = Slurm("fresh", now_ns, self._nodes(ctld), jobs)
             done(self._last)
 
     def _hang(self, request: tuple[int, Callable[[Slurm], None]]) -> None:

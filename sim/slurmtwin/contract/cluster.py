@@ -221,6 +221,8 @@ class ControllerOptions:
     prolog_fails: bool = False
     """The Prolog is the program `false`: every launch fails."""
     epilog_fails: bool = False
+    reconfig_on_restart: bool = False
+    """SlurmctldParameters=reconfig_on_restart (26.05): a start pushes the configuration to every slurmd."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,6 +172,8 @@ class Controller:
         if self.index and ctld.conf.controller.no_backup_scheduling:
             ctld.schedulers.stop()
         cluster.serving_changed()
+        if ctld.conf.controller.reconfig_on_restart and kind is not Kind.SLURMCTLD_RECONFIGURED:
+            cluster.slurmds.pushed()
 
     def _restore_dynamic(self, ctld: Slurmctld, mode: Recover) -> None:
         static = len(self.cluster.conf.nodes)

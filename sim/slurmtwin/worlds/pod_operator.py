@@ -56,6 +56,14 @@ def design_of(name: str) -> Design:
     raise InputError(f"no design is called {name!r}", hint="a file of scenarios/designs")
 
 
+def rendered(scenario: Scenario) -> Scenario:
+    """The scenario with the slurm.conf that its operator writes: the design's settings, then the scenario's own."""
+    if scenario.pods is None or not scenario.pods.operator:
+        return scenario
+    conf = {**design_of(scenario.pods.operator).slurm_conf, **scenario.slurm.conf}
+    return scenario.model_copy(update={"slurm": scenario.slurm.model_copy(update={"conf": conf})})
+
+
 class OperatorPart:
     """The operator of a world, its node set, and the scenario's steps."""
 
@@ -75,16 +83,19 @@ class OperatorPart:
         self._revision = 1
         carrier, switches = design.carrier, design.switches
 
+        batch = world.streams.uniform_ns("slurm_informer", 0, SECOND) if carrier.slurm_informer else None
+
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
                 world.cluster, clock, self._rest, self._name, carrier.slurm_cache_s * SECOND,
-                lambda node: sink.slurmd_started_ns.get(node, 0), switches.rest_timeout_s * SECOND,
+                lambda node: sink.slurmd_started_ns.get(node, 0), switches.rest_timeout_s * SECOND, batch,
             )  # fmt: skip
 
         self.operator = Operator(
             world.env, kube.server, sink, switches,
             Carrying(
-                poll_ns=carrier.poll_s * SECOND, back_off_ns=carrier.backoff_base_ms * MS,
+                poll_ns=carrier.poll_s * SECOND, poll_after_failure=carrier.poll_after_failure,
+                back_off_ns=carrier.backoff_base_ms * MS,
                 back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,
                 env={"process": self._pods.slurmd_process}, unreachable_s=design.kubernetes.worker_unreachable_s,
             ),

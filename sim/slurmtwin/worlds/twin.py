@@ -237,7 +237,7 @@ def run_scenario(
     refused = not_modelled(scenario)
     if refused:
         raise UnsupportedError(f"{refused}: the twin does not model it", hint="--world kind runs it for real")
-    conf, _warnings = cluster_conf(scenario, base)
+    conf, _warnings = cluster_conf(_rendered(scenario), base)
     stream = resolve(scenario, base, options.seed) if jobs is None else None
     requests: Iterable[JobRequest] = stream if stream is not None else jobs or ()
     folder = options.folder
@@ -271,6 +271,15 @@ def run_scenario(
         write_atomic(folder / "scenario.resolved.json", resolved + "\n")
         write_manifest(folder, manifest)
     return run
+
+
+def _rendered(scenario: Scenario) -> Scenario:
+    """With the slurm.conf that the operator of its pods writes."""
+    if scenario.pods is None or not scenario.pods.operator:
+        return scenario
+    from slurmtwin.worlds.pod_operator import rendered
+
+    return rendered(scenario)
 
 
 def _world(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.environment import Environment, RunBudget
-from slurmtwin.models.api_server.client import Client, RateLimit
+from slurmtwin.models.api_server.client import EVENTS_KEPT, Client, RateLimit
 from slurmtwin.models.api_server.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -309,6 +310,23 @@ class TestInformers:
 
 
 class TestWorkQueues:
+    def test_of_several_times_the_earliest_counts(self, env: Environment) -> None:
+        """delaying_queue.go insert(): a later time for a key that waits is dropped, an earlier one replaces it."""
+        seen: list[int] = []
+
+        def reconcile(_key: str, finished: Callable[[bool], None]) -> None:
+            seen.append(env.now_ns // SECOND)
+            finished(True)
+
+        queue = WorkQueue(env, reconcile)
+        for wait_s in (30, 40, 20, 25):
+            queue.add_after("a", wait_s * SECOND)
+        run(env)
+        assert seen == [20]
+        queue.add_after("a", SECOND)
+        run(env)
+        assert len(seen) == 2
+
     def test_a_key_added_in_work_comes_again_afterwards(self, env: Environment) -> None:
         """Never twice at once, never lost."""
         log: list[tuple[int, str]] = []
@@ -337,3 +355,15 @@ class TestWorkQueues:
         run(env)
         assert times == [0, 5 * MS, 15 * MS, 35 * MS]
         assert queue.failures("a") == 0
+
+
+def test_an_event_that_many_others_have_pushed_out_counts_from_one_again(env: Environment, server: ApiServer) -> None:
+    """client-go's correlator keeps the last 4096; so does the client, however long a run is."""
+    counts: list[int] = []
+    server.on_write.append(lambda _verb, _old, new: counts.append(new.count))
+    client = Client(server, env)
+    for number in (0, 0, *range(1, EVENTS_KEPT + 1), 0):
+        client.event(f"Pod/{number}", "Killing")
+    run(env)
+    assert (counts[:2], counts[-1]) == ([1, 2], 1)
+    assert len(client._events) == EVENTS_KEPT

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Done = Callable[[Any], None]
 """Takes the answer: an object, or an ApiError."""
 DEFAULT_TIMEOUT_NS: Final = 10 * SECOND
+EVENTS_KEPT: Final = 4096
+"""An event that was not among the last so many counts from one again (events_cache.go maxLruCacheEntries)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Client:
         """When the bucket is full again, if nothing more is taken."""
         self._watches: list[Watch] = []
         self._events: dict[tuple[str, str, str], int] = {}
+        """The EVENTS_KEPT that were seen last, oldest first."""
 
     # verbs
 
@@ -99,7 +102,9 @@ class Client:
     def event(self, about: str, reason: str, message: str = "") -> None:
         """Record an Event about KIND/NAME; equal ones are counted up (client-go tools/record)."""
         mark = (about, reason, message)
-        count = self._events[mark] = self._events.get(mark, 0) + 1
+        count = self._events[mark] = self._events.pop(mark, 0) + 1
+        if len(self._events) > EVENTS_KEPT:
+            del self._events[next(iter(self._events))]
         said = KubeEvent(Meta(name=about), reason, about, message, count, self.clock.now_ns)
         self._send(lambda: self.server.note(said), None)
 

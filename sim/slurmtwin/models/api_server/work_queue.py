@@ -13,6 +13,7 @@ from slurmtwin.contract.clock import MS, SECOND
 
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.engine.environment import Call
 
 BASE_NS: Final = 5 * MS
 MOST_NS: Final = 1000 * SECOND
@@ -37,6 +38,7 @@ class WorkQueue:
         self._dirty: dict[str, None] = {}
         self._working: dict[str, None] = {}
         self._failures: dict[str, int] = {}
+        self._later: dict[str, tuple[int, Call]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -51,13 +53,20 @@ class WorkQueue:
             self._feed()
 
     def add_after(self, key: str, delay_ns: int) -> None:
-        """The key wants work then."""
+        """The key wants work then. Of several times the earliest counts (delaying_queue.go insert())."""
         if delay_ns <= 0:
             self.add(key)
-        else:
-            self._clock.call_in(delay_ns, self._add_later, key)
+            return
+        due_ns = self._clock.now_ns + delay_ns
+        waiting = self._later.get(key)
+        if waiting is not None:
+            if waiting[0] <= due_ns:
+                return
+            waiting[1].cancel()
+        self._later[key] = (due_ns, self._clock.call_in(delay_ns, self._add_later, key))
 
     def _add_later(self, key: str) -> None:
+        del self._later[key]
         self.add(key)
 
     def failures(self, key: str) -> int:

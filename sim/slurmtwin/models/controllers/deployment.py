@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.api_server.objects import Deployment, Meta, Owner, ReplicaSet, WorkloadStatus
 from slurmtwin.models.controllers.controller import Controller, Request, one_by_one
 from slurmtwin.models.controllers.stateful_set import revision_of
@@ -191,6 +192,8 @@ class Deployments(Controller):
             counts.updated, counts.available, counts.ready, counts.update_revision)  # fmt: skip
         if moved or key not in self._progress_ns:
             self._progress_ns[key] = now_ns
-            self.queue.add_after(key, spec.progress_deadline_ns)
-        late = now_ns - self._progress_ns[key] >= spec.progress_deadline_ns
-        return "ProgressDeadlineExceeded" if late else "ReplicaSetUpdated"
+        left_ns = self._progress_ns[key] + spec.progress_deadline_ns - now_ns
+        if left_ns <= 0:
+            return "ProgressDeadlineExceeded"
+        self.queue.add_after(key, left_ns + SECOND)  # requeueStuckDeployment(): each sync, a second late
+        return "ReplicaSetUpdated"

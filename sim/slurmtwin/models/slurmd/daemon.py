@@ -202,6 +202,23 @@ class NodeDaemons:
         if answering:
             self._cluster.env.call_in(self._cluster.costs.slurmd_start_ns, self._register, answering)
 
+    def pushed(self) -> None:
+        """slurmctld has started with reconfig_on_restart: every slurmd that answers executes itself anew.
+
+        It registers by itself, so that no node waits for the sweep (controller.c _post_reconfig()).
+        """
+        answering = ~self.deaf & (1 << len(self._cluster.node_confs)) - 1
+        if answering:
+            costs = self._cluster.costs
+            self._cluster.env.call_in(costs.rpc_ns + costs.slurmd_start_ns, self._executed_anew, answering)
+
+    def _executed_anew(self, nodes: int) -> None:
+        nodes &= ~self.deaf
+        for index in bits(nodes):
+            self._emit(Kind.SLURMD_STARTED, 1 << index)
+        if nodes:
+            self._register(nodes)
+
     def resume(self, nodes: int) -> None:
         """ResumeProgram ran: these hosts boot now, their slurmds register. A design may put its own in its place."""
         if not self.programs_act:
