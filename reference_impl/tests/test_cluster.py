@@ -14,6 +14,7 @@ from slurmtwin_operator.core.actions import (
     Apply,
     DeleteObject,
     EnsureSecret,
+    Guard,
     LabelPod,
     Memory,
     Reconfigure,
@@ -34,12 +35,20 @@ from slurmtwin_operator.core.observed import (
 )
 from slurmtwin_operator.core.slurm_conf import kept_partitions, render
 from slurmtwin_operator.core.spec import ClusterSpec, NodeSetSpec
+from slurmtwin_operator.testing.carrier import Carrier
 from slurmtwin_operator.testing.control_plane import ControlPlane
 from slurmtwin_operator.testing.kube import FakeKube
 from slurmtwin_operator.testing.slurm import SECOND
 
 ME = Identity("ns", "c", "uid")
 NODE_SET = NodeSetObserved(Identity("ns", "w", "uid"), NodeSetSpec(cluster="c", image="i"))
+
+
+def carried(spec: ClusterSpec, **facts: Any) -> ControlPlane:
+    """A Cluster with an operator that looks after it."""
+    world = ControlPlane(FakeKube(), spec, **facts)
+    Carrier(world)
+    return world
 
 
 def observed(**spec: Any) -> ClusterObserved:
@@ -153,7 +162,21 @@ def test_partition_kept_while_named(answer: Any, jobs: tuple[SlurmJob, ...], kep
     """A partition without a set stays while a job names it, or while nobody can be asked."""
     state = replace(observed(), partitions=("old",), slurm=Slurm(answer, jobs=jobs))
     assert kept_partitions(state) == kept
-    assert ("PartitionName=old State=DOWN" in render(state)) == bool(kept)
+    decided = plan(state, Memory(), 0)
+    (text,) = [
+        json.loads(a.manifest)["data"] for a in decided.actions if isinstance(a, Apply) and a.kind == "ConfigMap"
+    ]
+    assert ("PartitionName=old State=DOWN" in text["slurm.conf"]) == bool(kept)
+    assert decided.memory.dropped == (() if kept else ("old",))
+
+
+def test_a_partition_that_was_let_go_does_not_come_back_while_slurmctld_restarts_for_it() -> None:
+    """It does not answer then: to keep the partition again would restart it again, in turn and for ever."""
+    away = replace(observed(), partitions=("old",), slurm=Slurm("away"))
+    assert kept_partitions(away, ("old",)) == []
+    assert plan(away, Memory(dropped=("old",)), 0).memory.dropped == ("old",)
+    later = replace(away, partitions=(), slurm=Slurm("fresh"))
+    assert plan(later, Memory(dropped=("old",)), 0).memory.dropped == ()
 
 
 def test_reconfigure_waits_for_the_volume() -> None:
@@ -173,9 +196,9 @@ def test_reconfigure_waits_for_the_volume() -> None:
 
 def test_in_place_change_reaches_slurmctld_without_a_restart() -> None:
     """Over time: new file, kubelet brings it, one reconfigure; slurmctld started once."""
-    cluster = ControlPlane(FakeKube(), ClusterSpec(image="i"), node_sets=(NodeSetFact("a"),))
+    cluster = carried(ClusterSpec(image="i"), node_sets=(NodeSetFact("a"),))
     cluster.kube.run(100 * SECOND)
-    cluster.node_sets = (NodeSetFact("a"), NodeSetFact("b"))
+    cluster.change(node_sets=(NodeSetFact("a"), NodeSetFact("b")))
     cluster.kube.run(400 * SECOND)
     assert (cluster.restarts, cluster.reconfigured, cluster.partitions) == (1, 1, ("a", "b"))
 
@@ -183,9 +206,9 @@ def test_in_place_change_reaches_slurmctld_without_a_restart() -> None:
 def test_restart_change_replaces_the_pod() -> None:
     """With `restart` the same change starts slurmctld anew (X11)."""
     spec = ClusterSpec(image="i", switches={"config_change": "restart"})
-    cluster = ControlPlane(FakeKube(), spec, node_sets=(NodeSetFact("a"),))
+    cluster = carried(spec, node_sets=(NodeSetFact("a"),))
     cluster.kube.run(100 * SECOND)
-    cluster.node_sets = (NodeSetFact("a"), NodeSetFact("b"))
+    cluster.change(node_sets=(NodeSetFact("a"), NodeSetFact("b")))
     cluster.kube.run(400 * SECOND)
     assert (cluster.restarts, cluster.reconfigured) == (2, 0)
 
@@ -205,9 +228,9 @@ def test_active_label_leaves_before_it_arrives() -> None:
 def test_active_label_follows_the_primary() -> None:
     """Over time the label ends on the pod whose slurmctld answers as the active one."""
     spec = ClusterSpec(image="i", switches={"controller": "primary-backup"})
-    cluster = ControlPlane(FakeKube(), spec, controllers=(Controller("c-ctld-0", "u0"), Controller("c-ctld-1", "u1")))
+    cluster = carried(spec, controllers=(Controller("c-ctld-0", "u0"), Controller("c-ctld-1", "u1")))
     for primary in ("c-ctld-0", "c-ctld-1"):
-        cluster.primary = primary
+        cluster.change(primary=primary)
         cluster.kube.run(cluster.kube.now + 60 * SECOND)
         assert [c.name for c in cluster.controllers if c.active_label] == [primary]
 
@@ -221,7 +244,8 @@ def test_deletion_waits_for_the_node_sets() -> None:
     """The finalizer stays while a node set needs the controller; then it goes, once."""
     going = replace(observed(), me=replace(ME, deleting=True), node_sets=(NodeSetFact("a"),))
     assert plan(going, Memory(), 0).actions == ()
-    assert plan(replace(going, node_sets=()), Memory(), 0).actions == (SetFinalizer(False),)
+    last = SetFinalizer(False, Guard(childless=True))  # the API server is asked, a cache may lack one
+    assert plan(replace(going, node_sets=()), Memory(), 0).actions == (last,)
     done = replace(going, node_sets=(), me=replace(going.me, finalizer=False))
     assert plan(done, Memory(), 0).actions == ()
 

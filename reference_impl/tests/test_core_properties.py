@@ -26,7 +26,7 @@ from slurmtwin_operator.core.observed import (
 )
 from slurmtwin_operator.core.spec import NodeSetSpec
 from slurmtwin_operator.core.switches import Switches
-from slurmtwin_operator.testing.carrier import shuffled
+from slurmtwin_operator.testing.disturbance import shuffled
 from slurmtwin_operator.testing.scenarios import STORIES, Story, play
 
 NOW = 1_000_000_000_000

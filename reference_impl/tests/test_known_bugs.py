@@ -11,8 +11,9 @@ import pytest
 from slurmtwin_operator.core.observed import NodeSetFact, SlurmJob
 from slurmtwin_operator.core.spec import ClusterSpec
 from slurmtwin_operator.core.switches import Switches
-from slurmtwin_operator.testing.carrier import Disturbance
+from slurmtwin_operator.testing.carrier import Carrier
 from slurmtwin_operator.testing.control_plane import ControlPlane
+from slurmtwin_operator.testing.disturbance import Disturbance
 from slurmtwin_operator.testing.kube import FakeKube
 from slurmtwin_operator.testing.scenarios import (
     START,
@@ -157,13 +158,15 @@ def test_switch_brings_it_back(bug: Bug, judge: Callable[[FakeKube], dict[str, s
     assert bug.breaks in judged(kube, judge)
 
 
-def control_plane(**switches: Any) -> ControlPlane:
+def control_plane(*disturbances: Disturbance, **switches: Any) -> ControlPlane:
     """A cluster of two node sets with jobs in both partitions."""
     spec = ClusterSpec(
         image="slurmctld:26.05", switches=Switches(**switches), conf={"KillWait": "20", "MinJobAge": "60"}
     )
     jobs = (SlurmJob(1, "RUNNING", ("a-0",), partition="a"), SlurmJob(2, "PENDING", partition="b"))
-    return ControlPlane(FakeKube(), spec, node_sets=(NodeSetFact("a"), NodeSetFact("b")), jobs=jobs)
+    world = ControlPlane(FakeKube(), spec, node_sets=(NodeSetFact("a"), NodeSetFact("b")), jobs=jobs)
+    Carrier(world, disturbances=disturbances)
+    return world
 
 
 @pytest.mark.parametrize("config_change", ["restart", "in-place"])
@@ -171,11 +174,11 @@ def test_partition_of_a_deleted_set_stays_while_jobs_name_it(config_change: str)
     """SO#138, X13: the default keeps the partition until its last job record is gone; slurmctld never stops."""
     cluster = control_plane(config_change=config_change)
     cluster.kube.run(60 * SECOND)
-    cluster.node_sets = cluster.node_sets[:1]
+    cluster.change(node_sets=cluster.node_sets[:1])
     cluster.kube.run(600 * SECOND)
     assert cluster.crashes == 0
     assert cluster.partitions == ("a", "b")
-    cluster.jobs = cluster.jobs[:1]
+    cluster.change(jobs=cluster.jobs[:1])
     cluster.kube.run(1200 * SECOND)
     assert cluster.partitions == ("a",)
     assert cluster.crashes == 0
@@ -185,7 +188,7 @@ def test_partition_removed_at_once_stops_slurmctld() -> None:
     """SO#138, X13: with partition_removal at-once slurmctld stops at every start."""
     cluster = control_plane(partition_removal="at-once", config_change="restart")
     cluster.kube.run(60 * SECOND)
-    cluster.node_sets = cluster.node_sets[:1]
+    cluster.change(node_sets=cluster.node_sets[:1])
     cluster.kube.run(600 * SECOND)
     assert cluster.crashes > 3
     assert not cluster.running
@@ -196,8 +199,8 @@ def test_order_of_lists_restarts_slurmctld(
     order: str, restarts: int, judge: Callable[[FakeKube], dict[str, str]]
 ) -> None:
     """X12: with unsorted rendering the hash flips though nothing changed; sorted, slurmctld starts once."""
-    cluster = control_plane(conf_order=order, config_change="restart")
-    cluster.shuffle_seed = 1
+    any_order = Disturbance("shuffle", 0, 1800 * SECOND)
+    cluster = control_plane(any_order, conf_order=order, config_change="restart")
     cluster.kube.run(1800 * SECOND)
     assert (cluster.restarts == 1) if restarts == 1 else (cluster.restarts >= restarts)
     assert ("eventually-stable" in judge(cluster.kube)) == (restarts > 1)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from slurmtwin_operator.testing.kube import FakeKube
-from slurmtwin_operator.testing.scenarios import START, STORIES, Story, admin_drain, end_state, job, play, scale
+from slurmtwin_operator.testing.node_sets import end_state
+from slurmtwin_operator.testing.scenarios import START, STORIES, Story, admin_drain, job, play, scale
 
 
 def _load(name: str) -> Any:

@@ -25,7 +25,8 @@ from slurmtwin_operator.core.observed import ClusterObserved, DispatchObserved, 
 from slurmtwin_operator.core.spec import ClusterSpec, DispatchSpec, PodGroupSpec
 from slurmtwin_operator.core.switches import Switches
 from slurmtwin_operator.replay import Recorder, check_plans, read_passes, replay
-from slurmtwin_operator.testing.scenarios import STORIES, end_state, play
+from slurmtwin_operator.testing.node_sets import end_state
+from slurmtwin_operator.testing.scenarios import STORIES, play
 
 OURS = f"{sys.executable} -m slurmtwin_operator.child"
 UPDATE = next(story for story in STORIES if story.name == "update")

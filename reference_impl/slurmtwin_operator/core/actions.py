@@ -22,15 +22,22 @@ from slurmtwin_operator.core.observed import Condition, ObjectKind
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Read this Slurm node (and pod) just before acting; do nothing unless all that is set holds."""
+    """Ask Slurm and the API server, not a cache, just before acting; do nothing unless all that is set holds."""
 
-    node: str
+    node: str = ""
+    """A Slurm node; empty: the guard is about none."""
     idle: bool = False
     """It is drained and no job is on it, or Slurm answers and does not know it."""
     reason: str | None = None
     """Its reason is still this one."""
     no_pod: bool = False
-    """The API server itself, not a cache, has no pod of this name."""
+    """There is no pod of this name."""
+    job: str = ""
+    """The name of a placeholder job: what `held` says of it."""
+    held: bool | None = None
+    """True: the job runs on the node; False: it does not; None: no job of that name waits or runs anywhere."""
+    childless: bool = False
+    """Nothing that belongs to the object is left: no NodeSet of a Cluster, no pod of a PodGroup that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,7 @@ class BindPod:
     name: str
     uid: str
     node: str
+    only_if: Guard | None = None
     do: Literal["bind-pod"] = "bind-pod"
 
 
@@ -198,6 +206,7 @@ class SubmitJob:
     exclusive: bool
     external: bool
     """True: an external job without steps (slurm-bridge); False: a script that sleeps (SUNK)."""
+    only_if: Guard | None = None
     do: Literal["submit"] = "submit"
 
 
@@ -206,15 +215,17 @@ class CancelJob:
     """Slurm: scancel."""
 
     id: int
+    only_if: Guard | None = None
     do: Literal["cancel"] = "cancel"
 
 
 @dataclass(frozen=True, slots=True)
 class SetMirror:
-    """Create or delete the copy of a workload in a worker cluster."""
+    """Create or delete the copy of a workload in a worker cluster; `run`: it has won, and its job is made there."""
 
     cluster: str
     on: bool
+    run: bool = False
     do: Literal["mirror"] = "mirror"
 
 
@@ -223,6 +234,7 @@ class SetFinalizer:
     """Put our finalizer on the object, or take it off."""
 
     on: bool
+    only_if: Guard | None = None
     do: Literal["finalizer"] = "finalizer"
 
 
@@ -271,6 +283,7 @@ class Why(StrEnum):
     NOMINATED = "Nominated"
     ADMITTED = "Admitted"
     CLUSTER_LOST = "ClusterLost"
+    WAITS_FOR_CLUSTER = "WaitsForCluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +301,7 @@ class Memory:
     generation: int = 0
     """The newest generation of the object that was acted on."""
     since_ns: int = -1
-    """When this memory began; -1: it is empty or was lost."""
+    """What was seen before says nothing: when this memory began, or last told a cluster something; -1: it is lost."""
     deleted: tuple[tuple[str, int], ...] = ()
     """(pod uid, when) of deletes asked for."""
     drained: tuple[tuple[str, int], ...] = ()
@@ -297,6 +310,8 @@ class Memory:
     """(pod name, when) of creations asked for; used with unseen_creation wait."""
     orphans: tuple[tuple[str, int], ...] = ()
     """(Slurm node, since when) of records without a pod."""
+    dropped: tuple[str, ...] = ()
+    """Cluster: partitions that slurm.conf was decided to lose while Slurm answered."""
     submitted_ns: int = -1
     """When the placeholder job was submitted."""
     rounds: int = 0

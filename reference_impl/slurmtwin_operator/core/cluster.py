@@ -9,6 +9,7 @@ from slurmtwin_operator.core import control_plane
 from slurmtwin_operator.core.actions import (
     Action,
     EnsureSecret,
+    Guard,
     LabelPod,
     Memory,
     Plan,
@@ -20,7 +21,7 @@ from slurmtwin_operator.core.actions import (
 from slurmtwin_operator.core.conditions import settle
 from slurmtwin_operator.core.manifests import JWT_KEY, refused, shared_key, short_hash, sync_objects
 from slurmtwin_operator.core.observed import ClusterObserved, Condition
-from slurmtwin_operator.core.slurm_conf import kept_partitions, render
+from slurmtwin_operator.core.slurm_conf import departed, kept_partitions, render
 
 SOON_NS: Final = 5_000_000_000
 LATE_NS: Final = 300_000_000_000
@@ -42,16 +43,18 @@ def plan_cluster(o: ClusterObserved, memory: Memory, now: int) -> Plan:
     actions: list[Action] = [] if o.me.finalizer else [SetFinalizer(True)]
     reasons: list[Reason] = []
     conf_hash = ""
+    kept = kept_partitions(o, memory.dropped)
+    memory = replace(memory, dropped=tuple(name for name in departed(o) if name not in kept))
     if o.spec.switches.controller != "external":
-        conf = render(o)
+        conf = render(o, kept)
         conf_hash = short_hash(conf)
         if not any(a.kind == "Secret" and a.name == f"{o.me.name}-keys" for a in o.applied):
             actions.append(EnsureSecret(f"{o.me.name}-keys", ((JWT_KEY, 32), (shared_key(o.spec.version), 1024))))
         sync_objects(actions, reasons, control_plane.objects(o, conf, conf_hash), o.applied)
         _reconfigure(o, conf_hash, actions, reasons)
         _move_label(o, actions, reasons)
-    reasons += [Reason(Why.PARTITION_KEPT, name) for name in kept_partitions(o)]
-    settled = not actions and o.slurm.answer == "fresh" and not kept_partitions(o)
+    reasons += [Reason(Why.PARTITION_KEPT, name) for name in kept]
+    settled = not actions and o.slurm.answer == "fresh" and not kept
     status, conditions = _status(o, conf_hash, now)
     return Plan(tuple(actions), memory, LATE_NS if settled else SOON_NS, status, conditions, tuple(reasons))
 
@@ -60,7 +63,8 @@ def _delete(o: ClusterObserved, memory: Memory) -> Plan:
     """Wait for the node sets: their jobs need a controller to end; then the garbage collector takes the rest."""
     if o.node_sets or not o.me.finalizer:
         return Plan((), memory, SOON_NS, reasons=(Reason(Why.DELETING, o.me.name),))
-    return Plan((SetFinalizer(False),), memory, SOON_NS, reasons=(Reason(Why.DELETING, o.me.name),))
+    guard = Guard(childless=True) if o.spec.switches.recheck else None
+    return Plan((SetFinalizer(False, guard),), memory, SOON_NS, reasons=(Reason(Why.DELETING, o.me.name),))
 
 
 def _reconfigure(o: ClusterObserved, conf_hash: str, actions: list[Action], reasons: list[Reason]) -> None:

@@ -265,16 +265,18 @@ class Mirror:
     cluster: str
     reachable: bool = True
     seen_ns: int = 0
-    """When the cluster last answered."""
+    """When the cluster last answered: the rest was true then, also of one that is not reachable now."""
     exists: bool = False
     admitted: bool = False
+    """Its quota is reserved; the job itself is made only for the copy that won."""
+    running: bool = False
     finished: bool = False
     free_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchObserved:
-    """A workload and its copies."""
+    """A workload and its copies: one for each cluster of the spec, also where none is or nobody answers."""
 
     me: Identity
     spec: DispatchSpec

@@ -2,7 +2,9 @@
 
 slurm-bridge makes one external job for a group, SUNK one sleeping placeholder job per pod (a PodGroup of one pod
 here). slurmrestd has no idempotent submit: the memory, stored before the submit, and an answer that is younger than
-it decide whether the job exists; after a lost memory the first answer taken since is waited for.
+it decide whether the job exists; after a lost memory the first answer taken since is waited for. With `recheck` each
+action is guarded by what Slurm and the API server say just before it: a view that is late or lacks an object costs
+time, never a second job, a pod outside its job, or a job ended under its pods.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from slurmtwin_operator.core.actions import (
     BindPod,
     CancelJob,
     DeleteObject,
+    Guard,
     Memory,
     Plan,
     Reason,
@@ -53,36 +56,49 @@ def plan_pod_group(o: PodGroupObserved, memory: Memory, now: int) -> Plan:
     reasons: list[Reason] = []
     if not live or o.me.deleting:
         _close(o, pods, current, actions)
-    elif current:
-        _bind(live, current[0], actions, reasons)
-    elif any(pod.node for pod in live):
-        for pod in live:
-            if pod.node:
-                actions.append(DeleteObject("Pod", pod.name, pod.uid))
-                reasons.append(Reason(Why.JOB_ENDED, pod.name))
-    elif memory.submitted_ns < 0 or o.slurm.at_ns > memory.submitted_ns:
-        if not o.me.finalizer:
-            actions.append(SetFinalizer(True))
-        actions.append(_submit(o))
-        memory = replace(memory, submitted_ns=now)
-        reasons.append(Reason(Why.SUBMITTED, o.me.name))
+    else:
+        nodes = current[0].nodes if current and current[0].state == RUNS else ()
+        outside = [pod for pod in live if pod.node and pod.node not in nodes]
+        _evict(o, outside, actions, reasons)
+        if nodes:
+            _bind(o, live, nodes, actions, reasons)
+        elif not current and not outside and (memory.submitted_ns < 0 or o.slurm.at_ns > memory.submitted_ns):
+            if not o.me.finalizer:
+                actions.append(SetFinalizer(True))
+            actions.append(_submit(o))
+            memory = replace(memory, submitted_ns=now)
+            reasons.append(Reason(Why.SUBMITTED, o.me.name))
     waiting = bool(actions) or any(not pod.node for pod in live)
     return Plan(tuple(actions), memory, SOON_NS if waiting else LATE_NS, reasons=tuple(reasons))
 
 
+def _guard(o: PodGroupObserved, node: str = "", *, held: bool | None = None, childless: bool = False) -> Guard | None:
+    """What must still be true of the group's job, where the design asks again."""
+    return Guard(node, job=job_name(o), held=held, childless=childless) if o.switches.recheck else None
+
+
 def _submit(o: PodGroupObserved) -> SubmitJob:
     spec, external = o.spec, o.switches.pod_jobs == "external"
-    return SubmitJob(job_name(o), spec.nodes, spec.cpus, spec.partition, spec.time_limit_s, spec.exclusive, external)
+    return SubmitJob(
+        job_name(o), spec.nodes, spec.cpus, spec.partition, spec.time_limit_s, spec.exclusive, external, _guard(o)
+    )
 
 
-def _bind(live: list[GroupPod], job: SlurmJob, actions: list[Action], reasons: list[Reason]) -> None:
-    """When the job runs, its nodes are given to the pods that have none, in order."""
-    if job.state != RUNS:
-        return
+def _evict(o: PodGroupObserved, outside: list[GroupPod], actions: list[Action], reasons: list[Reason]) -> None:
+    """A pod on a node that its job does not hold, or holds no more, goes: the node is another job's (SB)."""
+    for pod in outside:
+        actions.append(DeleteObject("Pod", pod.name, pod.uid, _guard(o, pod.node, held=False)))
+        reasons.append(Reason(Why.JOB_ENDED, pod.name))
+
+
+def _bind(
+    o: PodGroupObserved, live: list[GroupPod], nodes: tuple[str, ...], actions: list[Action], reasons: list[Reason]
+) -> None:
+    """The nodes of the running job are given to the pods that have none, in order."""
     taken = {pod.node for pod in live}
-    free = sorted(node for node in job.nodes if node not in taken)
+    free = sorted(node for node in nodes if node not in taken)
     for pod, node in zip((p for p in live if not p.node), free, strict=False):
-        actions.append(BindPod(pod.name, pod.uid, node))
+        actions.append(BindPod(pod.name, pod.uid, node, _guard(o, node, held=True)))
         reasons.append(Reason(Why.BOUND, pod.name))
 
 
@@ -92,6 +108,7 @@ def _close(o: PodGroupObserved, pods: list[GroupPod], current: list[SlurmJob], a
     if o.me.deleting:
         actions += [DeleteObject("Pod", pod.name, pod.uid) for pod in stopping if not pod.deleting]
     if not stopping:
-        actions += [CancelJob(job.id) for job in current[:1]]
+        childless = Guard(childless=True) if o.switches.recheck else None
+        actions += [CancelJob(job.id, childless) for job in current[:1]]
         if o.me.deleting and not current and o.me.finalizer:
-            actions.append(SetFinalizer(False))
+            actions.append(SetFinalizer(False, _guard(o, childless=True)))

@@ -65,20 +65,28 @@ def _settings(o: ClusterObserved) -> list[tuple[str, str]]:
     return _ordered(pairs, o) + fixed
 
 
-def kept_partitions(o: ClusterObserved) -> list[str]:
-    """Partitions without a node set that some job record still names, or that cannot be asked about."""
-    wanted = {fact.name for fact in o.node_sets if fact.partition}
-    gone = sorted(set(o.partitions) - wanted)
+def departed(o: ClusterObserved) -> list[str]:
+    """Partitions that slurmctld has and that no node set asks for any more."""
+    return sorted(set(o.partitions) - {fact.name for fact in o.node_sets if fact.partition})
+
+
+def kept_partitions(o: ClusterObserved, dropped: tuple[str, ...] = ()) -> list[str]:
+    """Partitions without a node set that some job record still names, or that cannot be asked about.
+
+    dropped: those whose leaving was decided while Slurm answered. slurmctld does not answer while it restarts for that
+    very change: to keep them then would change slurm.conf back, and restart it again and again.
+    """
+    gone = departed(o)
     if o.spec.switches.partition_removal == "at-once":
         return []
     if o.slurm.answer != "fresh":
-        return gone
+        return [name for name in gone if name not in dropped]
     named = {name for job in o.slurm.jobs for name in job.partition.split(",")}
     return [name for name in gone if name in named]
 
 
-def render(o: ClusterObserved) -> str:
-    """The text of slurm.conf."""
+def render(o: ClusterObserved, kept: Iterable[str] = ()) -> str:
+    """The text of slurm.conf, with these partitions beside those of the node sets."""
     lines = [f"SlurmctldHost={host}" for host in controller_hosts(o)]
     lines += [f"{key}={value}" for key, value in _settings(o)]
     facts = list(o.node_sets)
@@ -88,7 +96,7 @@ def render(o: ClusterObserved) -> str:
         lines.append(f"NodeSet={fact.name} Feature={fact.name}")
         if fact.partition:
             lines.append(_partition(fact, o))
-    lines += [f"PartitionName={name} State=DOWN" for name in kept_partitions(o)]
+    lines += [f"PartitionName={name} State=DOWN" for name in kept]
     return "\n".join(lines) + "\n"
 
 

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core.observed import MIRRORED
-from slurmtwin_operator.shell.cache import NODE_SET, Key
+from slurmtwin_operator.core.pod_group import ENDED, RUNS, WAITS
+from slurmtwin_operator.shell.cache import NODE_SET, POD_GROUP, Key
 from slurmtwin_operator.shell.kube_api import KubeApi, KubeError
 from slurmtwin_operator.shell.objects import FINALIZER, HASH, LOCK, Object, taints
 from slurmtwin_operator.shell.slurm_rest import SlurmError, SlurmRest
+from slurmtwin_operator.shell.slurm_view import job as slurm_job
 from slurmtwin_operator.shell.slurm_view import node as slurm_node
 
 DONE: Final = "done"
@@ -43,9 +45,33 @@ class Performer:
         return await (how(action) if how else self._tell_slurm(action))
 
     async def _holds(self, guard: a.Guard) -> bool:
-        """Read the node (and pod) again, from the servers themselves. Raises SlurmError when Slurm cannot be read."""
+        """Ask the servers themselves. Raises KubeError or SlurmError when one that matters cannot be asked."""
         if guard.no_pod and await self._api.get("Pod", self._key.namespace, guard.node) is not None:
             return False
+        if guard.childless and await self._has_children():
+            return False
+        if guard.job:
+            return await self._job_is(guard)
+        return not guard.node or await self._node_is(guard)
+
+    async def _has_children(self) -> bool:
+        """A NodeSet names the Cluster, or a pod of the PodGroup has not ended."""
+        space, name = self._key.namespace, self._key.name
+        if self._key.kind == "Cluster":
+            return any(s["spec"].get("cluster") == name for s in await self._api.items("NodeSet", space, ""))
+        pods = await self._api.items("Pod", space, f"{POD_GROUP}%3D{name}")
+        return any((p.get("status") or {}).get("phase") not in ENDED for p in pods)
+
+    async def _job_is(self, guard: a.Guard) -> bool:
+        """Does the placeholder job hold the node (held), not hold it, or (None) is it nowhere?"""
+        listed = [slurm_job(item) for item in (await self._slurm().call("GET", "jobs/")).get("jobs") or []]
+        mine = [job for job in listed if job.name == guard.job]
+        if guard.held is None:
+            return not any(job.state == RUNS or job.state in WAITS for job in mine)
+        return guard.held == any(job.state == RUNS and guard.node in job.nodes for job in mine)
+
+    async def _node_is(self, guard: a.Guard) -> bool:
+        """Is the Slurm node as it was when this was decided?"""
         listed = (await self._slurm().call("GET", "nodes/")).get("nodes") or []
         record = next((slurm_node(item) for item in listed if item.get("name") == guard.node), None)
         if record is None:

@@ -1,79 +1,89 @@
-"""Carries a core against the doubles: observes, remembers, acts, comes back; and is disturbed on request.
-
-Disturbances are adapters around the core, never branches in it: a crash after any action, memory lost or kept, and
-Sieve's patterns (stale, skipped and partial observations), passes run twice, lists in another order.
-"""
+"""Carries a core against the doubles: observes, remembers, acts, comes back; and is disturbed or stopped on request."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from slurmtwin.contract.events import Kind
 from slurmtwin_operator.core import plan as own_plan
-from slurmtwin_operator.core.actions import Action, CreatePod, Guard, Memory, Plan
-from slurmtwin_operator.core.observed import Identity, NodeSetObserved, Policy, Slurm
-from slurmtwin_operator.core.switches import SAFEST, Switches
-from slurmtwin_operator.testing.apply import UnreachableError, perform
+from slurmtwin_operator.core.actions import Action, Guard, Memory, Plan
+from slurmtwin_operator.core.switches import Switches
+from slurmtwin_operator.testing.disturbance import Disturbance, haunted, mixed, partial, shuffled
 from slurmtwin_operator.testing.kube import FakeKube, Resource
 from slurmtwin_operator.testing.slurm import SECOND, RefusedError
 
 WATCH_NS: Final = SECOND // 10
 POLL_NS: Final = 30 * SECOND
 RESTART_NS: Final = 15 * SECOND
-Part = Literal["pods", "kube_nodes", "slurm", "spec", "all"]
 
 
 class CrashError(Exception):
     """The operator's process ends here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disturbance:
-    """One thing that goes wrong, from `at_ns` for `for_ns`."""
+class World(Protocol):
+    """Custom resources of one kind, and what stands around them."""
 
-    kind: Literal["stale", "skip", "partial", "twice", "shuffle", "lag"]
-    """lag: every second pod that was deleted while it lasts still stands in the cache, alive."""
-    at_ns: int = 0
-    for_ns: int = 0
-    part: Part = "all"
-    seed: int = 0
+    kube: FakeKube
 
-    def acts(self, now: int) -> bool:
-        """True while it lasts."""
-        return self.at_ns <= now < self.at_ns + self.for_ns
+    @property
+    def switches(self) -> Switches:
+        """Those that the objects are carried under."""
+
+    def resources(self) -> Mapping[str, Resource]:
+        """Those that exist, by name."""
+
+    def observe(self, resource: Resource) -> Any:
+        """What caches and servers say of one now."""
+
+    def perform(self, resource: Resource, action: Action) -> None:
+        """Apply one action. Raises RefusedError when it fails."""
+
+    def holds(self, resource: Resource, guard: Guard) -> bool:
+        """Ask the servers again. Raises RefusedError when they cannot be asked."""
+
+    def skips(self, resource: Resource, action: Action) -> bool:
+        """The API server says that nothing is left to do."""
+
+    def end_state(self) -> dict[str, Any]:
+        """What must be the same however the way to it was disturbed."""
 
 
 @dataclass(slots=True)
 class Carrier:
     """One operator process."""
 
-    kube: FakeKube
-    switches: Switches = SAFEST
+    world: World
     core: Callable[[Any, Memory, int], Plan] = own_plan
-    policy: Policy = field(default_factory=Policy)
     disturbances: tuple[Disturbance, ...] = ()
     crash_after: int = -1
     """Crash after so many actions; -1: never."""
     lose_memory: bool = False
-    passes: list[tuple[NodeSetObserved, Memory, int, Plan]] = field(default_factory=list)
+    passes: list[tuple[Any, Memory, int, Plan]] = field(default_factory=list)
     keep_passes: bool = False
     actions: int = 0
+    performed: dict[str, int] = field(default_factory=dict)
+    """How often each kind of action was applied."""
     wedged: bool = False
     """A call to slurmrestd that has no time-out never returned."""
     _armed: dict[str, int] = field(default_factory=dict)
-    _frozen: dict[int, dict[str, NodeSetObserved]] = field(default_factory=dict)
-    _last_slurm: Slurm = field(default_factory=Slurm)
+    _frozen: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _seen: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
     _down_until: int = -1
 
     def __post_init__(self) -> None:
         self.kube.on_change = self._changed
         self._poll()
 
+    @property
+    def kube(self) -> FakeKube:
+        """The clock, and the API server's doubles."""
+        return self.world.kube
+
     def _changed(self) -> None:
-        for name in self.kube.node_sets:
+        for name in self.world.resources():
             self._arm(name, WATCH_NS)
 
     def _poll(self) -> None:
@@ -93,37 +103,35 @@ class Carrier:
         del self._armed[name]
         if self.kube.now < self._down_until:
             self._arm(name, self._down_until - self.kube.now)
-        elif (
-            not self.wedged
-            and name in self.kube.node_sets
-            and not any(d.kind == "skip" and d.acts(self.kube.now) for d in self.disturbances)
-        ):
-            self._reconcile(self.kube.node_sets[name])
+        elif not self.wedged and name in self.world.resources() and not self._acts("skip"):
+            self._reconcile(self.world.resources()[name])
+
+    def _acts(self, pattern: str) -> bool:
+        return any(d.kind == pattern and d.acts(self.kube.now) for d in self.disturbances)
 
     def _reconcile(self, resource: Resource) -> None:
-        repeat = 2 if any(d.kind == "twice" and d.acts(self.kube.now) for d in self.disturbances) else 1
         try:
-            for _ in range(repeat):
+            for _ in range(2 if self._acts("twice") else 1):
                 self._pass(resource)
         except CrashError:
             self._down_until = self.kube.now + RESTART_NS
             if self.lose_memory:
-                for other in self.kube.node_sets.values():
+                for other in self.world.resources().values():
                     other.memory = Memory()
             self._arm(resource.name, RESTART_NS)
 
     def _pass(self, resource: Resource) -> None:
-        if self.kube.slurm.rest == "tarpit" and not self.switches.rest_timeout_s:
+        if self.kube.slurm.rest == "tarpit" and not self.world.switches.rest_timeout_s:
             self.wedged = True
             return
-        observed = self._disturbed(resource.name, self.observe(resource))
+        observed = self._disturbed(resource.name, self.world.observe(resource))
         memory, now = resource.memory, self.kube.now
         plan = self.core(observed, memory, now)
         if self.keep_passes:
             self.passes.append((observed, memory, now, plan))
         resource.memory, resource.conditions = plan.memory, plan.conditions
         for action in plan.actions:
-            if not self._act(resource, action) and self.switches.failed_action == "stop":
+            if not self._act(resource, action) and self.world.switches.failed_action == "stop":
                 break
         self._arm(resource.name, plan.requeue_ns)
 
@@ -132,13 +140,14 @@ class Carrier:
         outcome = "done"
         guard: Guard | None = getattr(action, "only_if", None)
         try:
-            if (guard is not None and not self._holds(guard)) or self._enough(resource, action):
+            if (guard is not None and not self.world.holds(resource, guard)) or self.world.skips(resource, action):
                 outcome = "skipped"
             else:
-                perform(self.kube, resource, action)
+                self.world.perform(resource, action)
+                self.performed[action.do] = self.performed.get(action.do, 0) + 1
         except RefusedError as error:
             outcome = str(error)
-        subject = getattr(action, "node", "") or getattr(action, "name", "")
+        subject = getattr(action, "node", "") or getattr(action, "name", "") or getattr(action, "cluster", "")
         kind = Kind.ACTION_ISSUED if outcome in ("done", "skipped") else Kind.ACTION_FAILED
         self.kube.note(kind, "operator", node=str(subject), do=action.do, outcome=outcome,
                        object=str(getattr(action, "kind", "")))  # fmt: skip
@@ -147,95 +156,22 @@ class Carrier:
             raise CrashError
         return kind is Kind.ACTION_ISSUED
 
-    def _enough(self, resource: Resource, action: Action) -> bool:
-        """The API server counts as many pods of the set as there shall be."""
-        if not isinstance(action, CreatePod) or action.at_most < 0:
-            return False
-        return sum(pod.node_set == resource.name for pod in self.kube.pods.values()) >= action.at_most
-
-    def _holds(self, guard: Guard) -> bool:
-        """Read the node again; nothing is done when it cannot be read."""
-        if not self.kube.slurm.answers:
-            raise UnreachableError
-        if guard.no_pod and guard.node in self.kube.pods:
-            return False
-        record = self.kube.slurm.nodes.get(guard.node)
-        if record is None:
-            return guard.idle
-        if guard.reason is not None and record.reason != guard.reason:
-            return False
-        return not guard.idle or (record.drained and not record.job)
-
-    # observing
-    def observe(self, resource: Resource) -> NodeSetObserved:
-        """What the caches and slurmrestd say now."""
-        kube, me = self.kube, resource
-        identity = Identity("ns", me.name, me.uid, me.generation, me.deleting, me.finalizer)
-        view = kube.slurm.view()
-        if kube.slurm.rest == "tarpit":
-            view = replace(view, answer="away")
-        if view.answer == "fresh":
-            self._last_slurm = view
-        elif view.answer == "away":
-            view = replace(self._last_slurm, answer="away")
-        else:
-            view = Slurm("absent", kube.now)
-        return NodeSetObserved(
-            identity, me.spec, self.switches, self.policy, kube.view_pods(me.name), kube.view_machines(), view,
-            kube.view_objects(me.name), me.conditions, me.power,
-        )  # fmt: skip
-
-    def _disturbed(self, name: str, observed: NodeSetObserved) -> NodeSetObserved:
+    def _disturbed(self, name: str, observed: Any) -> Any:
+        self._seen.setdefault(name, []).append((self.kube.now, observed))
         for number, disturbance in enumerate(self.disturbances):
             if not disturbance.acts(self.kube.now):
                 continue
             if disturbance.kind == "stale":
                 old = self._frozen.setdefault(number, {}).setdefault(name, observed)
-                observed = _mixed(observed, old, disturbance.part)
+                observed = mixed(observed, old, disturbance.part)
+            elif disturbance.kind == "back":
+                since = disturbance.at_ns - disturbance.back_ns
+                old = next(view for at, view in self._seen[name] if at >= since)
+                observed = mixed(observed, old, disturbance.part)
             elif disturbance.kind == "partial":
-                observed = _partial(observed, disturbance)
+                observed = partial(observed, disturbance.part, disturbance.seed)
             elif disturbance.kind == "lag":
-                ghosts = [pod for at, pod in self.kube.buried if disturbance.acts(at) and int(pod.slot) % 2 == 0]
-                there = {ghost.name for ghost in ghosts}
-                rest = (pod for pod in observed.pods if pod.name not in there)
-                observed = replace(observed, pods=(*rest, *ghosts))
+                observed = haunted(observed, self.kube.buried, disturbance)
             elif disturbance.kind == "shuffle":
-                observed = shuffled(observed, disturbance.seed + self.actions)
+                observed = shuffled(observed, disturbance.seed + len(self._seen[name]))
         return observed
-
-
-def _mixed(new: NodeSetObserved, old: NodeSetObserved, part: Part) -> NodeSetObserved:
-    """The new observation with one part, or all of it, as it was."""
-    if part == "all":
-        return old
-    if part == "spec":
-        return replace(new, me=old.me, spec=old.spec)
-    return replace(new, **{part: getattr(old, part)})
-
-
-def _partial(observed: NodeSetObserved, disturbance: Disturbance) -> NodeSetObserved:
-    """Every second or third object is missing from a list."""
-    keep = random.Random(disturbance.seed)  # noqa: S311  a test's choice
-
-    def some(items: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(item for item in items if keep.random() < 0.6)
-
-    if disturbance.part == "slurm":
-        return replace(observed, slurm=replace(observed.slurm, nodes=some(observed.slurm.nodes)))
-    if disturbance.part == "kube_nodes":
-        return replace(observed, kube_nodes=some(observed.kube_nodes))
-    return replace(observed, pods=some(observed.pods))
-
-
-def shuffled(observed: NodeSetObserved, seed: int) -> NodeSetObserved:
-    """The same observation with every list in another order."""
-    draw = random.Random(seed)  # noqa: S311  a test's choice
-
-    def mix(items: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(draw.sample(items, len(items)))
-
-    slurm = replace(observed.slurm, nodes=mix(observed.slurm.nodes), jobs=mix(observed.slurm.jobs))
-    return replace(
-        observed, pods=mix(observed.pods), kube_nodes=mix(observed.kube_nodes), slurm=slurm,
-        applied=mix(observed.applied),
-    )  # fmt: skip

@@ -11,9 +11,10 @@ from typing import Any, Final
 from slurmtwin.contract.events import Kind
 from slurmtwin_operator.core.spec import NodeSetSpec
 from slurmtwin_operator.core.switches import SAFEST, Switches
-from slurmtwin_operator.testing.carrier import Carrier
+from slurmtwin_operator.testing.carrier import Carrier, World
 from slurmtwin_operator.testing.kube import FakeKube
-from slurmtwin_operator.testing.slurm import SECOND, Job, RefusedError, summary
+from slurmtwin_operator.testing.node_sets import NodeSets
+from slurmtwin_operator.testing.slurm import SECOND, Job, RefusedError
 
 SET: Final = "w"
 Step = tuple[int, Callable[[FakeKube], None]]
@@ -25,10 +26,21 @@ class Story:
     """A named scenario of the core's test set."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[tuple[int, Callable[[Any], None]], ...]
     end_s: int = 1500
     switches: Switches = SAFEST
     machines: int = 4
+    kind: str = "NodeSet"
+    build: Callable[[Story, Switches], tuple[World, Any]] = lambda story, switches: node_sets(story, switches)
+    """The world, and what its steps act on."""
+
+
+def node_sets(story: Story, switches: Switches) -> tuple[NodeSets, FakeKube]:
+    """A cluster without node sets, and its API server."""
+    kube = FakeKube()
+    kube.slurm.lock_first = switches.lock == "taint"
+    kube.add_machines(story.machines)
+    return NodeSets(kube, switches), kube
 
 
 def spec(replicas: int = 3, image: str = "slurmd:1", **more: Any) -> NodeSetSpec:
@@ -149,6 +161,8 @@ STORIES: Final = (
     Story("replace", (START, (30, job(1, 100)),
                       (60, faulty("node.bad", lambda k: k.change_machine("k0", conditions={"K8SNodeDegraded"})))), 900,
           Switches(health="replace", lost_node_after_s=900)),
+    Story("moved", (START, (40, cordon("k0")), (60, faulty("pod.delete", lambda k: k.delete_pod("w-0"))),
+                    (200, cordon("k0", False))), 900, Switches(down_return="moved")),
     Story("power", (START, (30, lambda k: k.set_power("w", ("1", "4"))), (90, job(1, 60, 2)),
                     (200, lambda k: k.set_power("w", ("4",)))), 900, Switches(scale_source="power")),
 )  # fmt: skip
@@ -157,33 +171,16 @@ STORIES: Final = (
 
 def play(story: Story, switches: Switches | None = None, **carrier: Any) -> tuple[FakeKube, Carrier]:
     """Run a story with its switches, or with others."""
-    kube = FakeKube()
-    chosen = story.switches if switches is None else switches
-    kube.slurm.lock_first = chosen.lock == "taint"
-    kube.add_machines(story.machines)
-    operator = Carrier(kube, chosen, **carrier)
+    world, stage = story.build(story, story.switches if switches is None else switches)
+    operator = Carrier(world, **carrier)
     for at_s, step in story.steps:
-        kube.after(at_s * SECOND, partial(_try, step, kube))
-    kube.run(story.end_s * SECOND)
-    kube.note(Kind.RUN_ENDED, "world", why="done")
-    return kube, operator
+        world.kube.after(at_s * SECOND, partial(_try, step, stage))
+    world.kube.run(story.end_s * SECOND)
+    world.kube.note(Kind.RUN_ENDED, "world", why="done")
+    return world.kube, operator
 
 
-def _try(step: Callable[[FakeKube], None], kube: FakeKube) -> None:
+def _try(step: Callable[[Any], None], stage: Any) -> None:
     """A command that is refused is a message for the person who gave it."""
     with suppress(RefusedError):
-        step(kube)
-
-
-def end_state(kube: FakeKube) -> dict[str, Any]:
-    """What must be the same however the way to it was disturbed; names are left out where any will do."""
-    return {
-        "pods": sorted((p.node_set, p.revision, p.phase, p.ready, p.deleting, "slurmtwin.dev/protect" in p.labels)
-                       for p in kube.pods.values()),
-        "slurm": summary(kube.slurm),
-        "machines": sorted((m.unschedulable, m.mirrored, m.locked, m.ready) for m in kube.machines.values()),
-        "objects": sorted((key, digest) for key, (digest, _) in kube.objects.items()),
-        "sets": sorted((r.name, r.generation, r.deleting, r.finalizer) for r in kube.node_sets.values()),
-        "jobs": sorted((j.id, j.state) for j in kube.slurm.jobs.values()),
-        "reservations": sorted(kube.slurm.reservations),
-    }  # fmt: skip
+        step(stage)

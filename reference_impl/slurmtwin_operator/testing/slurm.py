@@ -158,18 +158,19 @@ class FakeSlurm:
         del self.nodes[name]
         self.clock.note(Kind.NODE_DELETED, who, node=name)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job, who: str = "user") -> None:
         """sbatch."""
         self.jobs[job.id] = job
-        self.clock.note(Kind.JOB_SUBMITTED, "user", job_id=job.id)
+        named = {"name": job.name} if job.name else {}
+        self.clock.note(Kind.JOB_SUBMITTED, who, job_id=job.id, **named)
         self.schedule()
 
-    def cancel(self, number: int) -> None:
+    def cancel(self, number: int, who: str = "user") -> None:
         """scancel."""
         job = self.jobs.get(number)
         if job is None or job.state not in ("PENDING", "RUNNING"):
             raise RefusedError(f"no job {number}")
-        self._end(job, "CANCELLED")
+        self._end(job, "CANCELLED", who)
 
     def lose_state(self) -> None:
         """slurmctld starts with an empty StateSaveLocation."""
@@ -210,10 +211,10 @@ class FakeSlurm:
 
         self.clock.after(job.run_ns, end)
 
-    def _end(self, job: Job, state: str) -> None:
+    def _end(self, job: Job, state: str, by: str = "slurmctld") -> None:
         job.state = state
         self._free(job)
-        self.clock.note(Kind.JOB_ENDED, "slurmctld", job_id=job.id, node=",".join(job.on), state=state)
+        self.clock.note(Kind.JOB_ENDED, "slurmctld", job_id=job.id, node=",".join(job.on), state=state, by=by)
         self.schedule()
 
     def _requeue(self, job: Job, reason: str) -> None:
