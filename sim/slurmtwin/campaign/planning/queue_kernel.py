@@ -104,48 +104,56 @@ class State(NamedTuple):
 
 
 @njit(cache=True)
-def _room(jobs: Jobs, machines: Machines, state: State, j: Int, i: Int, now: Int, later: bool) -> Int:
-    """CPUs that job j can have on node i from `now` on: 0 when the node will not do."""
-    if state.usable[i] or not machines.member[jobs.partition[j], i]:
+def _room(
+    single: bool, wanted: Int, memory: Int, whole: bool, cpus: Int, free: Int, all_cpus: Int, all_memory: Int
+) -> Int:
+    """CPUs that a job can have on a node with `cpus` and `free` memory: 0 when the node will not do.
+
+    `single` is a job that takes CPUs wherever they are. Plain numbers: to hand the tables over costs more than this.
+    """
+    if memory < 0 and free < all_memory:
         return 0
-    cpus = state.later_cpus[i] if later else state.free_cpus[i]
-    memory = state.later_memory[i] if later else state.free_memory[i]
-    if now + jobs.limit[j] > state.first[i]:
-        cpus = min(cpus, state.spare_cpus[i])
-        memory = min(memory, state.spare_memory[i])
-    if jobs.memory[j] < 0 and memory < machines.memory[i]:
-        return 0
-    if jobs.whole[j]:
-        if cpus < machines.cpus[i] or memory < jobs.memory[j]:
-            return 0
-        return machines.cpus[i] if machines.cpus[i] >= jobs.cpus[j] else 0
-    if jobs.nodes[j]:
-        return jobs.cpus[j] if cpus >= jobs.cpus[j] and memory >= jobs.memory[j] else 0
-    if jobs.memory[j] > 0:
-        cpus = min(cpus, memory // jobs.memory[j])
+    if whole:
+        return all_cpus if cpus >= all_cpus and free >= memory and all_cpus >= wanted else 0
+    if not single:
+        return wanted if cpus >= wanted and free >= memory else 0
+    if memory > 0:
+        cpus = min(cpus, free // memory)
     return max(0, cpus)
 
 
 @njit(cache=True)
 def _choose(jobs: Jobs, machines: Machines, state: State, j: Int, now: Int, later: bool) -> int:
     """Put the first nodes that will do into `chosen`; how many, or 0 when they are too few."""
+    all_cpus, all_memory, member = machines.cpus, machines.memory, machines.member[jobs.partition[j]]
+    free_cpus = state.later_cpus if later else state.free_cpus
+    free_memory = state.later_memory if later else state.free_memory
+    usable, first, spare_cpus, spare_memory = state.usable, state.first, state.spare_cpus, state.spare_memory
+    chosen, chosen_cpus = state.chosen, state.chosen_cpus
+    nodes, wanted, memory, whole = jobs.nodes[j], jobs.cpus[j], jobs.memory[j], jobs.whole[j] != 0
+    until = now + jobs.limit[j]
     found = 0
-    wanted = jobs.nodes[j]
-    left = jobs.cpus[j]
-    for i in range(machines.cpus.size):
-        room = _room(jobs, machines, state, j, i, now, later)
+    left = wanted
+    for i in range(all_cpus.size):
+        cpus = free_cpus[i]
+        if cpus <= 0 or usable[i] or not member[i]:
+            continue
+        free = free_memory[i]
+        if until > first[i]:
+            cpus = min(cpus, spare_cpus[i])
+            free = min(free, spare_memory[i])
+        room = _room(nodes == 0, wanted, memory, whole, cpus, free, all_cpus[i], all_memory[i])
         if room <= 0:
             continue
-        if wanted:
-            state.chosen[found] = i
-            state.chosen_cpus[found] = room
+        chosen[found] = i
+        if nodes:
+            chosen_cpus[found] = room
             found += 1
-            if found == wanted:
+            if found == nodes:
                 return found
         else:
             take = min(room, left)
-            state.chosen[found] = i
-            state.chosen_cpus[found] = take
+            chosen_cpus[found] = take
             found += 1
             left -= take
             if left == 0:
@@ -154,11 +162,11 @@ def _choose(jobs: Jobs, machines: Machines, state: State, j: Int, now: Int, late
 
 
 @njit(cache=True)
-def _memory_on(jobs: Jobs, machines: Machines, j: Int, i: Int, cpus: Int) -> Int:
-    """MiB that job j holds on node i where it has so many CPUs."""
-    if jobs.memory[j] < 0:
-        return machines.memory[i]
-    return jobs.memory[j] if jobs.nodes[j] else jobs.memory[j] * cpus
+def _held_memory(nodes: Int, memory: Int, cpus: Int, all_memory: Int) -> Int:
+    """MiB that a job (its `nodes` and `memory`) holds on a node where it has so many CPUs."""
+    if memory < 0:
+        return all_memory
+    return memory if nodes else memory * cpus
 
 
 @njit(cache=True)
@@ -167,7 +175,7 @@ def _begin(jobs: Jobs, machines: Machines, state: State, j: Int, count: Int, now
     base = jobs.offset[j]
     for k in range(count):
         i, cpus = state.chosen[k], state.chosen_cpus[k]
-        memory = _memory_on(jobs, machines, j, i, cpus)
+        memory = _held_memory(jobs.nodes[j], jobs.memory[j], cpus, machines.memory[i])
         state.held_node[base + k] = i
         state.held_cpus[base + k] = cpus
         state.free_cpus[i] -= cpus
@@ -189,7 +197,7 @@ def _release(jobs: Jobs, machines: Machines, state: State, j: Int) -> None:
     for k in range(state.held_count[j]):
         i, cpus = state.held_node[base + k], state.held_cpus[base + k]
         state.free_cpus[i] += cpus
-        state.free_memory[i] += _memory_on(jobs, machines, j, i, cpus)
+        state.free_memory[i] += _held_memory(jobs.nodes[j], jobs.memory[j], cpus, machines.memory[i])
     state.held_count[j] = 0
 
 
@@ -219,15 +227,25 @@ def _main_pass(jobs: Jobs, machines: Machines, state: State, queue: Array, size:
 @njit(cache=True)
 def _promise(jobs: Jobs, machines: Machines, state: State, j: Int, ends: Array, running: Array, count: Int) -> bool:
     """Promise job j the nodes it can have first, as the running jobs' limits end."""
-    nodes = machines.cpus.size
-    wanted = jobs.nodes[j] if jobs.nodes[j] else jobs.cpus[j]
+    all_cpus, all_memory, member = machines.cpus, machines.memory, machines.member[jobs.partition[j]]
+    later_cpus, later_memory, rooms = state.later_cpus, state.later_memory, state.rooms
+    usable, first, spare_cpus, spare_memory = state.usable, state.first, state.spare_cpus, state.spare_memory
+    held_node, held_cpus, held_count, offset = state.held_node, state.held_cpus, state.held_count, jobs.offset
+    per_job, job_nodes = jobs.memory, jobs.nodes
+    nodes, wanted, memory, whole, limit = jobs.nodes[j], jobs.cpus[j], jobs.memory[j], jobs.whole[j] != 0, jobs.limit[j]
+    needed = nodes if nodes else wanted
     total = 0
-    for i in range(nodes):
-        state.later_cpus[i] = state.free_cpus[i]
-        state.later_memory[i] = state.free_memory[i]
-        room = _room(jobs, machines, state, j, i, ends[0] if count else 0, True)
-        state.rooms[i] = min(room, 1) if jobs.nodes[j] else room
-        total += state.rooms[i]
+    when = ends[0] if count else 0
+    for i in range(all_cpus.size):
+        cpus, free = state.free_cpus[i], state.free_memory[i]
+        later_cpus[i], later_memory[i] = cpus, free
+        room = 0
+        if cpus > 0 and not usable[i] and member[i]:
+            if when + limit > first[i]:
+                cpus, free = min(cpus, spare_cpus[i]), min(free, spare_memory[i])
+            room = _room(nodes == 0, wanted, memory, whole, cpus, free, all_cpus[i], all_memory[i])
+        rooms[i] = min(room, 1) if nodes else room
+        total += rooms[i]
     place = 0
     while place < count:
         when = ends[place]
@@ -235,27 +253,32 @@ def _promise(jobs: Jobs, machines: Machines, state: State, j: Int, ends: Array, 
         while place < count and ends[place] <= until:
             when = ends[place]
             r = running[place]
-            base = jobs.offset[r]
-            for k in range(state.held_count[r]):
-                i, cpus = state.held_node[base + k], state.held_cpus[base + k]
-                state.later_cpus[i] += cpus
-                state.later_memory[i] += _memory_on(jobs, machines, r, i, cpus)
-                room = _room(jobs, machines, state, j, i, when, True)
-                room = min(room, 1) if jobs.nodes[j] else room
-                total += room - state.rooms[i]
-                state.rooms[i] = room
+            base = offset[r]
+            for k in range(held_count[r]):
+                i, cpus = held_node[base + k], held_cpus[base + k]
+                later_cpus[i] += cpus
+                later_memory[i] += _held_memory(job_nodes[r], per_job[r], cpus, all_memory[i])
+                if usable[i] or not member[i]:
+                    continue
+                cpus, free = later_cpus[i], later_memory[i]
+                if when + limit > first[i]:
+                    cpus, free = min(cpus, spare_cpus[i]), min(free, spare_memory[i])
+                room = _room(nodes == 0, wanted, memory, whole, cpus, free, all_cpus[i], all_memory[i])
+                room = min(room, 1) if nodes else room
+                total += room - rooms[i]
+                rooms[i] = room
             place += 1
-        if total < wanted:
+        if total < needed:
             continue
         found = _choose(jobs, machines, state, j, when, True)  # rooms may have shrunk as `when` came nearer to promises
         if found:
             for k in range(found):
                 i, cpus = state.chosen[k], state.chosen_cpus[k]
-                state.spare_cpus[i] = min(state.spare_cpus[i], state.later_cpus[i]) - cpus
-                state.spare_memory[i] = min(state.spare_memory[i], state.later_memory[i]) - _memory_on(
-                    jobs, machines, j, i, cpus
+                spare_cpus[i] = min(spare_cpus[i], later_cpus[i]) - cpus
+                spare_memory[i] = min(spare_memory[i], later_memory[i]) - _held_memory(
+                    nodes, memory, cpus, all_memory[i]
                 )
-                state.first[i] = min(state.first[i], when)
+                first[i] = min(first[i], when)
             return True
     return False
 
@@ -263,13 +286,17 @@ def _promise(jobs: Jobs, machines: Machines, state: State, j: Int, ends: Array, 
 @njit(cache=True)
 def _hopeless(jobs: Jobs, j: Int, refused: Array, count: Int) -> bool:
     """Whether a job that asks for no more was refused in this pass already: room only shrinks within a pass."""
+    all_nodes, all_cpus, limits, wholes = jobs.nodes, jobs.cpus, jobs.limit, jobs.whole
+    memories, partitions = jobs.memory, jobs.partition
+    nodes, cpus, limit, whole = all_nodes[j], all_cpus[j], limits[j], wholes[j]
+    memory, partition = memories[j], partitions[j]
     for k in range(count):
         r = refused[k]
         if (
-            jobs.nodes[r] <= jobs.nodes[j] and (jobs.nodes[r] > 0) == (jobs.nodes[j] > 0)
-            and jobs.cpus[r] <= jobs.cpus[j] and jobs.limit[r] <= jobs.limit[j] and jobs.whole[r] <= jobs.whole[j]
-            and jobs.memory[r] <= jobs.memory[j] and (jobs.memory[r] < 0) == (jobs.memory[j] < 0)
-            and jobs.partition[r] == jobs.partition[j]
+            all_nodes[r] <= nodes and (all_nodes[r] > 0) == (nodes > 0)
+            and all_cpus[r] <= cpus and limits[r] <= limit and wholes[r] <= whole
+            and memories[r] <= memory and (memories[r] < 0) == (memory < 0)
+            and partitions[r] == partition
         ):  # fmt: skip
             return True
     return False
