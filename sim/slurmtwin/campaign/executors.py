@@ -6,10 +6,6 @@ of memory) costs its runs in flight, which are given to another; a run that kill
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -19,6 +15,7 @@ from typing import Any, Final
 
 from slurmtwin.campaign.case_run import Result, failed, run_case
 from slurmtwin.campaign.cases import Case
+from slurmtwin.campaign.pool import end_with_parent, worker_context
 from slurmtwin.campaign.study_file import LoadedStudy
 from slurmtwin.contract.errors import EnvironmentMissingError
 
@@ -26,7 +23,6 @@ AHEAD: Final = 3
 """Runs handed to each worker beyond the one it computes: it never waits for this process."""
 DEATHS: Final = 2
 """Pools that may break with a run in flight; then it runs alone, and the next death is its own doing."""
-WATCH_S: Final = 2.0
 Answers = Iterator[tuple[Case, Result]]
 
 _loaded: LoadedStudy | None = None
@@ -39,7 +35,7 @@ def in_this_process(loaded: LoadedStudy, todo: Iterable[Case]) -> Answers:
 
 
 def in_processes(loaded: LoadedStudy, todo: Iterable[Case], workers: int) -> Answers:
-    """Over `workers` spawned processes; a new pool takes the place of one whose worker died."""
+    """Over `workers` processes; a new pool takes the place of one whose worker died."""
     waiting = deque(todo)
     deaths: dict[str, int] = {}
     while waiting:
@@ -90,21 +86,14 @@ def _alone(loaded: LoadedStudy, case: Case) -> Result:
 
 
 def _pool(loaded: LoadedStudy, workers: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(loaded, os.getpid()))
+    return ProcessPoolExecutor(workers, mp_context=worker_context(), initializer=_begin, initargs=(loaded,))
 
 
-def _begin(loaded: LoadedStudy, parent: int) -> None:
+def _begin(loaded: LoadedStudy) -> None:
     """Set up a worker: the study stays in it, and it ends when whoever asked for the runs is gone."""
     global _loaded
     _loaded = loaded
-    threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
-
-
-def _end_without(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(WATCH_S)
-    os._exit(1)
+    end_with_parent()
 
 
 def _work(case: Case) -> Result:

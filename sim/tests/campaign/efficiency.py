@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 from slurmtwin.campaign.campaign import Split, run_campaign
@@ -38,6 +39,8 @@ def _cost(study: Path, out: Path, workers: int, runs: int) -> tuple[float, float
     """(wall, processor seconds of this process and its children)."""
     before, began = os.times(), time.monotonic()
     run_campaign(load_study(study), out, Split(workers=workers), seeds=runs)
+    if workers > 1:
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]
     after = os.times()
     return time.monotonic() - began, sum(after[:4]) - sum(before[:4])
 

@@ -88,7 +88,7 @@ def test_a_killed_worker_costs_no_run(study_file: Path, tmp_path: Path) -> None:
 
     def kill(progress: Progress) -> None:
         if progress.done == 4:
-            victim = next(iter(_children()))
+            victim = next(iter(_workers()))
             os.kill(victim, signal.SIGKILL)
             killed.append(victim)
 
@@ -98,20 +98,19 @@ def test_a_killed_worker_costs_no_run(study_file: Path, tmp_path: Path) -> None:
     assert _bytes(tmp_path / "out") == want
 
 
-def _children() -> list[int]:
-    """Processes that this one started and that run Python's spawn entry."""
-    found = []
+def _workers() -> list[int]:
+    """The workers of this process: forked by the server that it started, or started by itself."""
+    parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            words = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if parent == os.getpid() and b"spawn_main" in words:
-            found.append(int(entry.name))
-    return sorted(found)
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+                if b"forkserver" in words or b"spawn_main" in words:
+                    parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    servers = {child for child, parent in parents.items() if parent == os.getpid()}
+    return sorted(child for child, parent in parents.items() if parent in servers) or sorted(servers)
 
 
 def test_a_run_that_kills_its_worker_is_failed_and_the_others_are_done(

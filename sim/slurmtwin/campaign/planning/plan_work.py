@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from slurmtwin.campaign.planning.judge import twin_waits
 from slurmtwin.campaign.planning.search import fewest
 from slurmtwin.campaign.planning.shapes import Counts
 from slurmtwin.campaign.planning.trace import PlanTrace
-from slurmtwin.campaign.pool import default_workers
+from slurmtwin.campaign.pool import default_workers, end_with_parent, worker_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ _held: tuple[PlanTrace, Guide] | None = None
 def _begin(trace: PlanTrace, guide: Guide) -> None:
     global _held
     _held = (trace, guide)
+    end_with_parent()
 
 
 def _do(work: Work) -> Any:
@@ -100,8 +100,7 @@ class Bench:
 
     def __enter__(self) -> Bench:
         if self._workers > 1:
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._workers, context, _begin, self._held)
+            self._pool = ProcessPoolExecutor(self._workers, worker_context(), _begin, self._held)
         return self
 
     def __exit__(
