@@ -214,11 +214,24 @@ def _rests_on(document: Document) -> Block:
         ),
         "The interval comes from the trace's own days or weeks drawn anew: it covers luck, not a change of users.",
         *document["outages"],
+        *_design(document),
         *(f"Dropped: {tally['count']} rows, {reason}." for reason, tally in sorted(trace.get("dropped", {}).items())),
         *(f"Altered: {tally['count']} jobs, {reason}." for reason, tally in sorted(trace.get("altered", {}).items())),
         *(f"{note[:1].upper()}{note[1:]}." for note in trace["notes"]),
     ]
     return Block("What the answer rests on", lines=lines)
+
+
+def _design(document: Document) -> list[str]:
+    design = document.get("design")
+    if not design:
+        return []
+    conf = ", ".join(f"{name}={value}" for name, value in design["slurm_conf"].items()) or "nothing of its own"
+    text = (
+        f"Design {design['name']} (grade {design['grade']}): its slurm.conf ({conf}) is in force below your own; "
+        "how soon its operator brings a node back is in --failures and --drains, not in the model."
+    )
+    return [text]
 
 
 def _again(document: Document) -> Block:

@@ -31,6 +31,8 @@ def _growth(text: str) -> float:
 @click.option("--slurm-version", type=click.Choice(["22.05", "24.11", "26.05"]), default="26.05", show_default=True)
 @click.option("--target", "targets", multiple=True, required=True, metavar="TEXT", help="'p95 wait < 1h'; repeatable, "
               "all must hold. mean, median or pNN; 'of 1 CPU' for a class.")  # fmt: skip
+@click.option("--design", default="", metavar="NAME", help="A shipped design: its settings of slurm.conf, under those "
+              "that --slurm-conf gives.")  # fmt: skip
 @click.option("--growth", default="0%", show_default=True, help="More jobs of the same kind.")
 @click.option("--failures", default="", metavar="TEXT", help="'mtbf 90d repair 4h': nodes die with what runs on them.")
 @click.option("--drains", default="", metavar="TEXT", help="'mtbf 30d repair 8h': nodes are drained for so long.")
@@ -87,6 +89,11 @@ def _plan(options: dict[str, Any]) -> dict[str, Any]:
     if conf_path is not None and not conf_path.is_file():
         raise InputError(f"{conf_path}: no such file", hint="--slurm-conf names a slurm.conf")
     scenario = replay_scenario(options["nodes"], conf_path, options["slurm_version"], options["waive"])
+    design = None
+    if options["design"]:
+        from slurmtwin.campaign.planning.plan_design import with_design
+
+        scenario, design = with_design(scenario, options["design"])
     cluster = cluster_of(scenario, Path())
     conf, warnings = cluster_conf(cluster.scenario, Path())
     say_warnings(warnings)
@@ -104,6 +111,7 @@ def _plan(options: dict[str, Any]) -> dict[str, Any]:
 
     document["command"] = " ".join(["slurmtwin", *(shlex.quote(word) for word in sys.argv[1:])])
     document["slurm_version"] = conf.version
+    document["design"] = design
     return document
 
 

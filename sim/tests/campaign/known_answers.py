@@ -1,6 +1,7 @@
 """Plans whose true answer theory knows: M/M/c, an overloaded queue, an idle one. Says how often the truth lies inside.
 
     python sim/tests/campaign/known_answers.py --cases 100 [--twin 5]
+    python sim/tests/campaign/known_answers.py --first 20 --cases 10 --table known_answers.csv   # a portion, kept
 
 A case is a trace of one-CPU jobs with exponential gaps and run times, seeds 0, 1, 2 ...; the truth is the least c with
 P(wait > bound) below 5 % by Erlang C. `--twin N` lets the twin judge the first N cases of each kind too.
@@ -128,14 +129,31 @@ def find(case: Case, with_twin: bool = False) -> Found:
     return Found(case, nodes, answer["low"], answer["high"])
 
 
+def _keep(path: Path, first: int, found: list[Found]) -> None:
+    """Add rows to the table, in order of the case."""
+    rows: dict[int, str] = {}
+    if path.exists():
+        rows = {int(line.split(",")[0]): line for line in path.read_text().splitlines()[1:]}
+    for number, one in enumerate(found, first):
+        case = one.case
+        rows[number] = (
+            f"{number},{case.kind},{case.seed},{case.offered:.3f},{case.today},{case.truth},{one.nodes},{one.low},"
+            f"{one.high},{'inside' if one.inside else 'outside'},{one.width:.4f}"
+        )
+    head = "case,kind,seed,load,today,truth,plan,low,high,verdict,width"
+    path.write_text("\n".join([head, *(rows[number] for number in sorted(rows))]) + "\n")
+
+
 def main(arguments: list[str]) -> int:
     """Print one line per case and the shares."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--twin", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="begin with this case: all of them in portions")
+    parser.add_argument("--table", type=Path, help="keep a row per case here, in place of one that is there")
     given = parser.parse_args(arguments)
     found = []
-    for number in range(given.cases):
+    for number in range(given.first, given.first + given.cases):
         kind, seed = KINDS[number % 3], number // 3
         found.append(find(case_of(kind, seed), seed < given.twin))
         one = found[-1]
@@ -143,6 +161,8 @@ def main(arguments: list[str]) -> int:
             f"{number:3d} {kind:10s} load {one.case.offered:6.2f} truth {one.case.truth:3d} plan {one.nodes:3d} "
             f"[{one.low}, {one.high}] {'inside' if one.inside else 'OUTSIDE'} width {one.width:.1%}", flush=True,
         )  # fmt: skip
+    if given.table:
+        _keep(given.table, given.first, found)
     inside = sum(one.inside for one in found)
     narrow = sum(one.width <= 0.10 for one in found)
     print(f"inside {inside} of {len(found)}; interval at most 10 % of the answer in {narrow}")  # noqa: T201

@@ -15,6 +15,7 @@ import numpy as np
 
 from slurmtwin.campaign.planning.guide import Guide
 from slurmtwin.campaign.planning.judge import affordable
+from slurmtwin.campaign.planning.judgement import Judgement
 from slurmtwin.campaign.planning.plan_work import Bench, Work
 from slurmtwin.campaign.planning.replay_check import replay_check
 from slurmtwin.campaign.planning.search import LARGEST, by_sweep, fewest, remembered
@@ -25,8 +26,6 @@ from slurmtwin.contract.errors import InputError
 
 NORMAL_95: Final = 1.959963984540054
 NORMAL_ONE_SIDED: Final = 1.6448536269514722
-FURTHEST: Final = 2
-"""The twin looks up to so many times the quick model's answer."""
 CURVE: Final = (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5)
 """Points of the curve, as parts of the answer; today's count is one more."""
 
@@ -56,11 +55,12 @@ def make_plan(
     today_guide = guide.waits(trace.columns, cluster.today)
     leading = affordable(trace, today_guide, options.judge_s)
     say(f"the quick model says {found} nodes; the twin judges")
-    works = _works(trace, guide, options, found, leading)
     with Bench(trace, guide, options.workers) as bench:
+        judgement = Judgement(trace, guide, bench, options.judge_s, say)
+        works = _works(guide, options, found, leading, judgement)
         answers = bench.all([work for _, work in works], say)
         results = {name: answer for (name, _), answer in zip(works, answers, strict=True)}
-        verdict = _judged(trace, guide, options, found, results, bench, say)
+        verdict = _judged(judgement, found, results)
     answer = verdict["nodes"]
     document: dict[str, Any] = {
         "target": [target.text for target in guide.targets],
@@ -93,15 +93,15 @@ def _search(trace: PlanTrace, guide: Guide, options: PlanOptions, today: int) ->
     return found
 
 
-def _works(trace: PlanTrace, guide: Guide, options: PlanOptions, found: int, leading: int) -> list[tuple[str, Work]]:
+def _works(
+    guide: Guide, options: PlanOptions, found: int, leading: int, judgement: Judgement
+) -> list[tuple[str, Work]]:
     """Everything that can be computed at once, the longest first."""
     cluster = guide.cluster
     works = [("today", Work("twin", cluster.today, leading=leading))]
     for count in (found, found - 1):
         if count >= 1:
-            works.append(
-                (f"twin {count}", Work("twin", cluster.counts(count), leading=_leading(trace, guide, options, count)))
-            )
+            works.append((f"twin {count}", Work("twin", cluster.counts(count), leading=judgement.leading(count))))
     counts = sorted({max(1, round(part * found)) for part in CURVE} | {found - 1 or 1})
     works += [(f"curve {n}", Work("waits", cluster.counts(n))) for n in counts if n != sum(cluster.today)]
     works += [(f"shape {i}", Work("shape", cluster.today, number=i)) for i in range(len(cluster.shapes))]
@@ -119,57 +119,18 @@ def _assumptions(guide: Guide) -> list[tuple[str, str]]:
     return found
 
 
-def _leading(trace: PlanTrace, guide: Guide, options: PlanOptions, count: int) -> int:
-    """How many jobs the twin judges a candidate on: all, unless that is more than may be spent."""
-    waits = guide.waits(trace.columns, guide.cluster.counts(count))
-    return affordable(trace, waits, options.judge_s)
-
-
-def _judged(
-    trace: PlanTrace, guide: Guide, options: PlanOptions, found: int, results: dict[str, Any], bench: Bench,
-    say: Callable[[str], None],
-) -> dict[str, Any]:  # fmt: skip
-    """The fewest by the twin, searched from the quick model's answer: met there, missed one below."""
-    points: dict[int, dict[str, Any]] = {}
-
-    def look(count: int, waits: Any | None = None) -> bool:
-        if count < 1:
-            return False
-        if count not in points:
-            leading = _leading(trace, guide, options, count)
-            if waits is None:
-                say(f"the twin judges {count} nodes")
-                waits = bench.all([Work("twin", guide.cluster.counts(count), leading=leading)])[0]
-            points[count] = _point(trace.first(len(waits)), guide, count, waits)
-        return bool(points[count]["met"])
-
+def _judged(judgement: Judgement, found: int, results: dict[str, Any]) -> dict[str, Any]:
+    """The fewest by the twin, searched from the quick model's answer."""
     for count in (found, found - 1):
         if f"twin {count}" in results:
-            look(count, results[f"twin {count}"])
-    answer = fewest(look, found, 1, FURTHEST * found, look_above=False, step=1)
-    settled = answer is not None
+            judgement.add(count, results[f"twin {count}"])
+    answer = judgement.settle(found)
     return {
         "nodes": answer or found,
-        "settled": settled,
-        "points": [points[n] for n in sorted(points)],
+        "settled": answer is not None,
+        "points": [judgement.points[n] for n in sorted(judgement.points)],
         "guide_nodes": found,
     }
-
-
-def _point(trace: PlanTrace, guide: Guide, count: int, waits: Any) -> dict[str, Any]:
-    """What the twin says of one count, beside the quick model on the same jobs."""
-    counted = trace.counted == 1
-    names = classes_of(trace.columns)[counted]
-    quick = guide.waits(trace.columns, guide.cluster.counts(count))[counted]
-    mine = waits[counted]
-    figures = [
-        {"target": t.text, "twin_s": _plain(t.figure(mine, names)), "guide_s": _plain(t.figure(quick, names))}
-        for t in guide.targets
-    ]
-    return {
-        "nodes": count, "counts": list(guide.cluster.counts(count)), "jobs": len(waits), "figures": figures,
-        "met": all(t.met(mine, names) for t in guide.targets), "classes": wait_table(mine, names),
-    }  # fmt: skip
 
 
 def answer_of(guide: Guide, nodes: int, found: int, samples: list[int | None]) -> dict[str, Any]:
@@ -245,7 +206,3 @@ def _breaks_first(guide: Guide, curve: list[dict[str, Any]], answer: int) -> dic
 
 def _over(value: float | None, bound: float) -> bool:
     return value is None or value >= bound
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None
