@@ -63,6 +63,23 @@ def check(session: nox.Session) -> None:
 
 
 @nox.session(python="3.11", default=False)
+def core(session: nox.Session) -> None:
+    """Every branch of the operator's core is taken by its tests: fails under 100 %."""
+    install(session)
+    measure = ("--cov=slurmtwin_operator.core", "--cov-branch", "--cov-report=term-missing", "--cov-fail-under=100")
+    tests = sorted(str(path) for path in Path("reference_impl/tests").glob("test_*.py") if "shell" not in path.name)
+    session.run("pytest", "-q", "-p", "no:xdist", *measure, *tests, *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def mutants(session: nox.Session) -> None:
+    """Planted mistakes of the operator's core and shell: each turns a property or a named test red; prints a table."""
+    install(session)
+    tests = ("reference_impl/tests/test_mutations.py", "reference_impl/tests/test_shell_mutations.py")
+    session.run("pytest", "-v", "--no-header", *tests, *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
 def bench(session: nox.Session) -> None:
     """Speed on one core (pytest-benchmark), with event counts that must not move and the SimPy floor beside."""
     install(session)

@@ -27,3 +27,17 @@ def broken_properties(kube: FakeKube) -> dict[str, str]:
 def judge() -> Judge:
     """The properties a run broke."""
     return broken_properties
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With -v a table of planted mistakes: what each is, and what it turned red."""
+    if terminalreporter.verbosity < 1:
+        return
+    found = [report.user_properties for report in terminalreporter.stats.get("passed", [])]
+    rows = [dict(told) | {"red": "; ".join(str(v) for k, v in told if k == "red")} for told in found]
+    rows = [row for row in rows if "mutation" in row]
+    if rows:
+        terminalreporter.section(f"{len(rows)} planted mistakes were caught")
+        width = max(len(str(row["mutation"])) for row in rows)
+        for row in rows:
+            terminalreporter.write_line(f"{row['mutation']!s:{width}}  {row['red']}")

@@ -41,7 +41,10 @@ def shown(story: Story, kube: FakeKube) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_is_caught(mutation: Any, judge: Callable[[FakeKube], dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_caught(
+    mutation: Any, judge: Callable[[FakeKube], dict[str, str]], monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:  # fmt: skip
     """In each of its stories some property breaks, or the end is another one."""
     for name in mutation.stories:
         story = BY_NAME[name]
@@ -51,6 +54,8 @@ def test_is_caught(mutation: Any, judge: Callable[[FakeKube], dict[str, str]], m
             mutation.plant(patch)
             bad, _ = play(story)
         assert judge(bad) or shown(story, bad) != shown(story, good), name
+        record_property("red", f"{name}: {', '.join(judge(bad)) or 'another end'}")
+    record_property("mutation", f"core: {mutation.name}")
 
 
 def test_there_are_enough() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from slurmtwin_operator.core.spec import ClusterSpec, DispatchSpec, PodGroupSpec
 from slurmtwin_operator.core.switches import Switches
 from slurmtwin_operator.replay import Recorder, check_plans, read_passes, replay
 from slurmtwin_operator.testing.node_sets import end_state
+from slurmtwin_operator.testing.other_kinds import ALL_STORIES
 from slurmtwin_operator.testing.scenarios import STORIES, play
 
 OURS = f"{sys.executable} -m slurmtwin_operator.child"
@@ -137,6 +139,18 @@ def test_child_gives_identical_plans(tmp_path: Path) -> None:
     assert (found.passes, found.difference) == (passes, None)
 
 
+def test_child_gives_identical_plans_over_the_whole_test_set() -> None:
+    """Every story of every kind of object: each pass that acts, and the first and the last, planned alike outside."""
+    asked = 0
+    with ChildCore(OURS) as core:
+        for story in ALL_STORIES:
+            passes = play(story, keep_passes=True)[1].passes
+            for observed, memory, now, decided in (passes[0], *(p for p in passes if p[3].actions), passes[-1]):
+                assert core(observed, memory, now) == decided, story.name
+                asked += 1
+    assert asked > 500
+
+
 def test_child_carries_a_story() -> None:
     """A whole story carried by the child ends as with the core inside."""
     inside, _ = play(UPDATE)
@@ -153,13 +167,20 @@ def test_child_carries_a_story() -> None:
         ('import sys; sys.stdin.readline(); print(\'{"error": "I do not know"}\')', "I do not know"),
         ('import sys; sys.stdin.readline(); print(\'{"plan": {"actions": 3}}\')', "not a Plan"),
         ("import sys; sys.stdin.readline()", "process ended"),
+        ("import sys; sys.stdin.readline(); sys.stdout.buffer.write(b'\\xff\\xfe\\n')", "no JSON"),
+        ("import sys; sys.stdin.readline(); print('[' * 100000)", "no JSON"),
+        ("import sys; sys.stdin.readline(); print('null')", "no plan"),
+        ("import sys; sys.stdin.readline(); print('x' * 200000, end='', flush=True); sys.stdin.read()", "too long"),
+        ("import os; os.kill(os.getpid(), 9)", "process ended"),
         ("import time; time.sleep(60)", "did not answer within 0.5 s"),
+        ("import time\nwhile True: print('.', end='', flush=True); time.sleep(0.02)", "did not answer within 0.5 s"),
     ],
 )
-def test_a_bad_child_is_an_error(program: str, message: str) -> None:
-    """Whatever a child answers, the caller gets an InputError that says what."""
+def test_a_bad_child_is_an_error(program: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a child answers, however slowly, the caller gets an InputError that says what."""
+    monkeypatch.setattr(child, "MAX_LINE", 100_000)
     core = ChildCore(
-        f'{sys.executable} -c "{program.replace(chr(34), chr(92) + chr(34))}"',
+        shlex.join([sys.executable, "-c", program]),
         timeout_s=0.5 if "sleep" in program else 60,
     )
     observed, memory, now = others()[0]

@@ -10,7 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
+from slurmtwin_operator.core.observed import ClusterObserved
+from slurmtwin_operator.designs import CarrierSettings
 from slurmtwin_operator.replay import replay
 from slurmtwin_operator.shell import logs
 from slurmtwin_operator.shell.cache import Key
@@ -19,6 +22,7 @@ from slurmtwin_operator.shell.lease import Lease
 from slurmtwin_operator.shell.objects import FINALIZER
 from slurmtwin_operator.shell.settings import Settings
 from slurmtwin_operator.shell.slurm_rest import SlurmError, sign
+from slurmtwin_operator.shell.telemetry import application
 from slurmtwin_operator.shell.testing import CLUSTER, NODE_SET, SECRET, Bench, bench, node_set
 from slurmtwin_operator.testing.servers import KubeServer
 
@@ -351,6 +355,19 @@ def test_of_two_that_take_a_lease_at_once_one_fails() -> None:
     asyncio.run(story())
 
 
+def test_of_two_that_take_over_a_free_lease_at_once_one_fails() -> None:
+    """Each has read it free; only the first write finds the version that was read."""
+
+    async def story() -> None:
+        kube = KubeServer()
+        kube.put("leases", {"metadata": {"name": "slurmtwin-operator"}, "spec": {"holderIdentity": ""}}, "ops")
+        async with kube.serve() as base, KubeApi(base) as api:
+            leases = [Lease(api, "ops", name, 15, lambda: 10**9) for name in ("one", "two", "three")]
+            assert sum(await asyncio.gather(*(lease.step() for lease in leases))) == 1
+
+    asyncio.run(story())
+
+
 def test_a_lease_is_given_back_at_a_graceful_stop() -> None:
     """The next one takes it at once."""
 
@@ -551,3 +568,149 @@ def test_a_changed_configuration_is_looked_after_until_slurmctld_has_read_it() -
         assert ("GET", "reconfigure", None) in b.slurm.calls
 
     play(story)
+
+
+def slinky_carrier(**more: Any) -> Settings:
+    """Polls and back-off as Slinky's, from 100 ms."""
+    carrier = CarrierSettings(poll_s=30, backoff_base_ms=100, backoff_cap_s=1000, **more)
+    return Settings(namespace="ops", identity="op-1", carrier=carrier)
+
+
+def test_with_stop_pass_a_silent_slurm_backs_off_and_an_answer_ends_it() -> None:
+    """X18: each pass without an answer waits twice as long as the last; a good one comes back after the poll."""
+    waits: list[int] = []
+
+    async def story(b: Bench) -> None:
+        await settled(b)
+        b.slurm.mode = "error"
+        for _ in range(8):
+            b.operator.queue._due.clear()
+            await b.step(seconds=waits[-1] / 1000 if waits else 5)
+            due = b.operator.queue.due_ns(NODE_SET)
+            assert due is not None
+            waits.append((due - b.now_ns) // 1_000_000)
+        b.slurm.mode = "answers"
+        b.operator.queue._due.clear()
+        await b.step(seconds=waits[-1] / 1000)
+        assert b.operator.queue.due_ns(NODE_SET) == b.now_ns + 30 * 10**9
+
+    b = play(story, slinky_carrier(poll_after_failure=False), switches={"restDown": "stop-pass"})
+    assert waits == [100, 200, 400, 800, 1600, 3200, 6400, 12800]
+    assert 'slurmtwin_passes_total{kind="NodeSet",outcome="failed"} 8.0' in b.operator.telemetry.text().decode()
+
+
+def test_by_default_a_silent_slurm_fails_no_pass() -> None:
+    """What needs no Slurm goes on, every few seconds."""
+
+    async def story(b: Bench) -> None:
+        await settled(b)
+        b.slurm.mode = "error"
+        b.get(NODE_SET)["spec"]["replicas"] = 1
+        b.get(NODE_SET)["metadata"]["generation"] += 1
+        for _ in range(4):
+            b.operator.queue._due.clear()
+            await b.step(seconds=5)
+            assert b.operator.queue.due_ns(NODE_SET) == b.now_ns + 5 * 10**9
+
+    assert 'outcome="failed"' not in play(story).operator.telemetry.text().decode()
+
+
+@pytest.mark.parametrize(("after_failure", "woken"), [(True, True), (False, False)])
+def test_the_poll_wakes_what_failed_only_where_the_design_does(after_failure: bool, woken: bool) -> None:
+    """An object that waits for 1000 s is looked at after the next poll, or not before."""
+
+    async def story(b: Bench) -> None:
+        b.kube.put("nodesets", node_set(1))
+        b.sync()
+        for _ in range(20):
+            b.operator.queue.failed(NODE_SET, b.now_ns)
+        poll = asyncio.create_task(b.operator.poll())
+        while not b.operator.turns:
+            await asyncio.sleep(0.01)
+        b.operator._stopping.set()
+        await poll
+        due = b.operator.queue.due_ns(NODE_SET)
+        assert due is not None
+        assert (due == b.now_ns) is woken
+
+    carrier = CarrierSettings(poll_s=1, backoff_base_ms=100, backoff_cap_s=1000, poll_after_failure=after_failure)
+    play(story, Settings(namespace="ops", identity="op-1", carrier=carrier))
+
+
+def test_probes_and_metrics_are_served() -> None:
+    """200 while the loop of the Lease turns and the caches are full, 503 before and when it stands still."""
+
+    async def story(b: Bench) -> None:
+        app = application(b.operator.telemetry, b.operator.alive, b.operator.ready)
+        async with TestClient(TestServer(app)) as client:
+            assert [(await client.get(path)).status for path in ("/healthz", "/readyz")] == [200, 200]
+            b.operator.filled = False
+            b.now_ns += 61 * 10**9
+            assert [(await client.get(path)).status for path in ("/healthz", "/readyz")] == [503, 503]
+            answer = await client.get("/metrics")
+            assert answer.headers["Content-Type"].startswith("text/plain")
+            assert "slurmtwin_leader" in await answer.text()
+
+    play(story)
+
+
+def test_a_lease_that_cannot_be_renewed_is_ours_until_it_is_over() -> None:
+    """An API server that fails for a moment stops nobody; one that fails for the lease's length does."""
+
+    async def story(b: Bench) -> None:
+        b.kube.refuse["GET", "leases"] = [500, 500, 500]
+        for seconds, held in ((5, True), (9, True), (1, False)):
+            b.now_ns += seconds * 10**9
+            assert await b.operator.lease.step() is held
+
+    play(story)
+
+
+def test_a_lost_lease_ends_the_process() -> None:
+    """Another holder is there: nothing more is done here, and the process is told to end."""
+
+    async def story(b: Bench) -> None:
+        leading = asyncio.create_task(b.operator.lead())
+        while not b.operator._leading:
+            await asyncio.sleep(0.01)
+        spec = b.kube.objects["ops", "leases", "slurmtwin-operator"]["spec"]
+        spec |= {"holderIdentity": "other", "renewTime": "2030-01-01T00:00:00.000000Z"}
+        await leading
+        assert b.operator.lost.is_set()
+        assert not b.operator.lease.held
+
+    play(story, Settings(namespace="ops", identity="op-1", renew_s=0.05))
+
+
+def test_a_mistake_of_ours_costs_one_object_its_turn() -> None:
+    """A pass that breaks is logged and backs off; the next object is looked at."""
+
+    async def story(b: Bench) -> None:
+        b.kube.put("nodesets", node_set(1))
+        b.sync()
+        core = b.operator.reconciler._core
+
+        def broken(observed: Any, *rest: Any) -> Any:
+            if isinstance(observed, ClusterObserved):
+                raise ZeroDivisionError
+            return core(observed, *rest)
+
+        b.operator.reconciler._core = broken
+        await b.operator.run_pass(CLUSTER)
+        await b.operator.run_pass(NODE_SET)
+        assert b.operator.queue.due_ns(CLUSTER) == b.now_ns + 100_000_000
+        assert b.names("pods") == ["w-0"]
+
+    assert 'outcome="broken"' in play(story).operator.telemetry.text().decode()
+
+
+def test_an_event_that_cannot_be_written_ends_nothing() -> None:
+    """403 on events: the pass goes on."""
+
+    async def story(b: Bench) -> None:
+        b.kube.put("nodesets", node_set(1))
+        b.kube.refuse["POST", "events"] = [403] * 9
+        await b.step()
+        assert b.names("pods") == ["w-0"]
+
+    assert play(story).events() == []

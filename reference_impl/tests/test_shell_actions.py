@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slurmtwin_operator.core import actions as a
+from slurmtwin_operator.shell.cache import Key
 from slurmtwin_operator.shell.kube_api import KubeError
 from slurmtwin_operator.shell.objects import FINALIZER
 from slurmtwin_operator.shell.perform import DONE, SKIPPED, Performer
@@ -204,5 +205,65 @@ def test_an_object_that_we_apply_carries_its_owner_and_its_hash() -> None:
         assert owned["annotations"] == {"slurmtwin.dev/hash": "h1"}
         assert [owner["uid"] for owner in owned["ownerReferences"]] == ["cluster-uid"]
         assert "ownerReferences" not in b.kube.objects["ns", "persistentvolumeclaims", "x"]["metadata"]
+
+    play(story)
+
+
+GROUP = Key("PodGroup", "ns", "g")
+JOB = {"job_id": 7, "name": "slurmtwin-ns-g-1", "job_state": ["RUNNING"], "nodes": "w-0"}
+
+
+@pytest.mark.parametrize(
+    ("guard", "job", "holds"),
+    [
+        (a.Guard(job=JOB["name"]), None, True),
+        (a.Guard(job=JOB["name"]), JOB, False),
+        (a.Guard(job=JOB["name"]), JOB | {"job_state": ["COMPLETED"]}, True),
+        (a.Guard(job=JOB["name"]), JOB | {"name": "another"}, True),
+        (a.Guard("w-0", job=JOB["name"], held=True), JOB, True),
+        (a.Guard("w-0", job=JOB["name"], held=True), JOB | {"job_state": ["PENDING"], "nodes": ""}, False),
+        (a.Guard("w-1", job=JOB["name"], held=True), JOB, False),
+        (a.Guard("w-0", job=JOB["name"], held=False), JOB, False),
+        (a.Guard("w-1", job=JOB["name"], held=False), JOB, True),
+    ],
+)
+def test_slurm_is_asked_again_about_a_placeholder_job(guard: a.Guard, job: Any, holds: bool) -> None:
+    """Submit only beside no job of that name, bind only inside it, evict only outside it."""
+
+    async def story(b: Bench, performer: Performer) -> None:
+        b.slurm.jobs = [job] if job else []
+        assert await performer.perform(a.CancelJob(7, guard)) == (DONE if holds else SKIPPED)
+        b.slurm.mode = "error"
+        with pytest.raises(SlurmError):
+            await performer.perform(a.CancelJob(7, guard))
+
+    play(story)
+
+
+@pytest.mark.parametrize(("phase", "outcome"), [("Running", SKIPPED), ("Succeeded", DONE)])
+def test_a_group_is_closed_only_when_the_api_server_has_no_live_pod_of_it(phase: str, outcome: str) -> None:
+    """The cache may lack one."""
+
+    async def story(b: Bench, _: Performer) -> None:
+        view = await b.operator.reconciler._observer.look(NODE_SET, b.get(NODE_SET))
+        labels = {"slurmtwin.dev/podgroup": "g"}
+        b.kube.put("pods", {"metadata": {"name": "p", "labels": labels}, "spec": {}, "status": {"phase": phase}})
+        performer = Performer(b.operator.api, GROUP, "u", view.rest)
+        assert await performer.perform(a.CancelJob(7, a.Guard(childless=True))) == outcome
+
+    play(story)
+
+
+def test_a_cluster_goes_only_when_the_api_server_has_no_node_set_of_it() -> None:
+    """Their jobs need a controller."""
+
+    async def story(b: Bench, _: Performer) -> None:
+        item = b.get(CLUSTER)
+        item["metadata"]["finalizers"] = [FINALIZER]
+        performer = Performer(b.operator.api, CLUSTER, item["metadata"]["uid"], None)
+        last = a.SetFinalizer(False, a.Guard(childless=True))
+        assert await performer.perform(last) == SKIPPED
+        b.get(NODE_SET)["spec"]["cluster"] = "another"
+        assert await performer.perform(last) == DONE
 
     play(story)

@@ -55,6 +55,8 @@ class Operator:
         self._woken = asyncio.Event()
         self._turned_ns = clock()
         self._leading = False
+        self.turns = 0
+        """Polls so far."""
 
     # from the watches
     def changed(self, kind: str, item: dict[str, Any], *, gone: bool = False) -> None:
@@ -89,15 +91,19 @@ class Operator:
             await self._pause(self.settings.renew_s if held else min(2.0, self.settings.renew_s))
 
     async def poll(self) -> None:
-        """Every object at least so often: what Slurm does wakes nobody. Each tenth time the cache is compared too."""
-        turn = 0
+        """Every object at least so often: what Slurm does wakes nobody. Each tenth time the cache is compared too.
+
+        With poll_after_failure false a good pass itself says when the next is due, and a failed one comes back by its
+        back-off alone (controller-runtime's RequeueAfter; measured on Slinky).
+        """
         while not self._stopping.is_set():
             await self._pause(self.settings.carrier.poll_s)
-            turn += 1
-            if turn % COMPARE_EACH == 0:
+            if (self.turns + 1) % COMPARE_EACH == 0:
                 await self.compare()
-            for key in self.cache.resources():
-                self.wake(key)
+            if self.settings.carrier.poll_after_failure:
+                for key in self.cache.resources():
+                    self.wake(key)
+            self.turns += 1
 
     async def compare(self) -> None:
         """Drop what the API server no longer has: a watch that began anew after a hole shows no ends (seen: kopf)."""
@@ -131,6 +137,8 @@ class Operator:
         outcome = "done"
         try:
             again = await self.reconciler.reconcile(key)
+            if not self.settings.carrier.poll_after_failure:
+                again = min(again, self.settings.carrier.poll_s * SECOND)
             self.queue.done(key, self.clock(), again)
         except NotOursError:
             outcome = "not-ours"

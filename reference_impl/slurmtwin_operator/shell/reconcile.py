@@ -36,7 +36,12 @@ class NotOursError(Exception):
 
 
 class FailedPassError(Exception):
-    """An action failed, and the design ends a pass there (failed_action stop)."""
+    """The design ends a pass at an action that failed (failed_action stop), or while Slurm is away (rest_down)."""
+
+
+def stopped_short(observed: NodeSetObserved) -> bool:
+    """Did the pass end at the failed refresh of Slurm's nodes (switch rest_down stop-pass)? It counts as failed."""
+    return observed.switches.rest_down == "stop-pass" and observed.slurm.answer == "away"
 
 
 class Reconciler:
@@ -78,6 +83,8 @@ class Reconciler:
         self._log(key, plan)
         await self._act(key, uid, plan, view)
         await self._report(key, item, plan)
+        if isinstance(view.observed, NodeSetObserved) and stopped_short(view.observed):
+            raise FailedPassError("slurmrestd does not answer, and the design's pass ends there")
         return min(plan.requeue_ns, view.again_ns)
 
     def _fence(self) -> None:

@@ -55,6 +55,8 @@ class LivePod:
     ready_since_ns: int = 0
     deleting: bool = False
     machine: str = ""
+    cordoned: bool = False
+    deletion_cost: int = 0
 
 
 @dataclass(slots=True)
@@ -198,6 +200,12 @@ class FakeKube:
             Kind.POD_CREATED, actor, pod_uid=pod.uid, pod=f"ns/{name}", node_set=pod.node_set, revision=pod.revision
         )
         self.after(SCHEDULE_NS, lambda: self._place(pod))
+        self.on_change()
+
+    def annotate(self, name: str, **facts: Any) -> None:
+        """kubectl annotate pod: cordoned, deletion_cost."""
+        for key, value in facts.items():
+            setattr(self.pods[name], key, value)
         self.on_change()
 
     def delete_pod(self, name: str, uid: str = "", actor: str = "user", *, force: bool = False) -> None:
@@ -366,7 +374,7 @@ class FakeKube:
         """The pods of a node set as the core reads them."""
         return tuple(
             Pod(p.name, p.uid, p.slot, p.revision, p.phase, p.ready, p.ready_since_ns, p.created_ns, p.deleting,  # type: ignore[arg-type]
-                p.machine, p.labels.get("slurmtwin.dev/protect") == "true")
+                p.machine, p.labels.get("slurmtwin.dev/protect") == "true", p.cordoned, p.deletion_cost)
             for p in self.pods.values() if p.node_set == node_set
         )  # fmt: skip
 
