@@ -168,6 +168,9 @@ class OpenLimits:
     def prio_thresh(self, job: Job) -> int:
         return self.thresh
 
+    def preferred_nodes(self, job: Job, part: Partition) -> int:
+        return 0
+
     def runnable(self, job: Job) -> str | None:
         return self.why.get(job.id)
 

@@ -53,6 +53,14 @@ def test_the_twin_starts_the_same_job_on_the_same_nodes_as_recorded(recording: s
     assert equal_share(recording) >= 0.99
 
 
+@pytest.mark.parametrize("recording", ["22.05/k20/3", "24.11/k20/1", "26.05/k20/1"])
+def test_under_limits_of_many_kinds_the_twin_starts_what_was_recorded(recording: str) -> None:
+    """Associations and QOS with limits on jobs, nodes, TRES and TRES minutes: every recorded start."""
+    scenario, jobs, rows, times = recorded(f"limit-kinds/{recording}")
+    starts, same = replay_starts(scenario, ROOT / "probes", jobs, rows, times)
+    assert (starts >= 68, starts - same) == (True, 0)
+
+
 def no_reservation(_space: NodeSpace, *_arguments: object) -> tuple[int, int]:
     return 0, 0
 

@@ -31,7 +31,7 @@ _INHERITED: Final = (
 class Counters:
     """What the running and submitted jobs of one association, QOS, user or account hold now."""
 
-    __slots__ = ("jobs", "nodes", "run_secs", "submit_jobs", "tres")
+    __slots__ = ("jobs", "node_bitmap", "nodes", "run_secs", "submit_jobs", "tres")
 
     def __init__(self, tres_count: int) -> None:
         self.jobs = 0
@@ -41,6 +41,8 @@ class Counters:
         self.run_secs = [0] * tres_count
         """TRES-seconds that the running jobs may still use: their limits less what was charged."""
         self.nodes = NodeCounts()
+        self.node_bitmap = False
+        """slurmctld has made grp_node_bitmap: a job started here once."""
 
     def take(self, counts: list[int], nodes: int) -> None:
         """A job with that allocation starts."""
@@ -49,6 +51,7 @@ class Counters:
             if count and i != ENERGY:
                 tres[i] += count
         self.nodes.add(nodes)
+        self.node_bitmap = True
         tres[NODE] = self.nodes.some.bit_count()
         self.jobs += 1
 
@@ -95,6 +98,11 @@ class ResolvedLimits:
     def usage_bound(self) -> bool:
         """A limit here depends on usage over time, not only on what runs now."""
         return bool(self.grp_tres_mins or self.grp_tres_run_mins or self.grp_wall is not None)
+
+    def limits_nodes(self) -> bool:
+        """A limit here counts the nodes of several jobs."""
+        several = (self.grp_tres, self.max_tres_per_user, self.max_tres_per_account)
+        return any(i == NODE for limits in several for i, _limit in limits)
 
 
 def _minutes(ns: int) -> int | None:
@@ -305,6 +313,12 @@ class AssociationTree:
         """Some limit of some association or QOS depends on usage over time."""
         return any(a.limits.usage_bound() for a in self.assocs) or any(
             q.limits.usage_bound() for q in self.qos.values()
+        )
+
+    def limits_nodes(self) -> bool:
+        """Some association or QOS limits the nodes of its jobs together."""
+        return any(a.limits.limits_nodes() for a in self.assocs) or any(
+            q.limits.limits_nodes() for q in self.qos.values()
         )
 
     def find(self, account: str, user: str, partition: str) -> Association | None:

@@ -176,6 +176,7 @@ class BackfillCycle:
                 set_reason(ctld, job, Reason.RESOURCES, stamp=False)
         if not self._still_runnable(job) or part not in job.parts:
             return True
+        job.part = part
         if job.het_job is not None and self._hetjobs.others_start_s(job) > self._begin_s + self._window_s:
             return True
         if not self._scheduler.assoc_limit_stop:

@@ -111,6 +111,8 @@ class HetjobPlans:
             return
         if any(c.start_s > self._cycle.now_s() for c in components):
             return
+        for component in components:
+            component.job.part = component.part
         if any(self._ctld.limits.runnable(c.job) is not None for c in components):
             return
         started: list[Job] = []

@@ -67,6 +67,10 @@ def set_sizes(job: Job, request: JobRequest) -> None:
     if nodes_min is not None:
         if nodes_max is None:
             nodes_max = nodes_min  # --nodes=N is N-N
+        if tasks is not None and tasks < nodes_min:
+            nodes_min = nodes_max = tasks  # "can't run 1 processes on 2 nodes, setting nnodes to 1" (sbatch/opt.c)
+        elif tasks is not None and nodes_max > tasks:
+            nodes_max = tasks
     elif request.nodelist:
         nodes_min = len(set(expand(request.nodelist)))
     elif tasks is not None and per_node:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OKAY: Final = -1
 INFINITE: Final = 0xFFFF_FFFF
+_NO_VAL: Final = 0xFFFF_FFFE
 """A time limit of UNLIMITED, in minutes."""
 
 
@@ -188,12 +189,16 @@ def limit_minutes(job: Job) -> int:
 
 
 def usable_minutes(job: Job, own: Qos | None, default: bool = False) -> int:
-    """The time limit in minutes, times UsageFactor with UsageFactorSafe; the partition's where none is given."""
+    """The time limit in minutes, times UsageFactor with UsageFactorSafe; the partition's where none is given.
+
+    default: DefaultTime before MaxTime (acct_policy.c _set_time_limit()). A DefaultTime that was never set counts as
+    NO_VAL minutes, so a job without --time never starts under a limit on TRES minutes (docs/surprises.md).
+    """
     minutes = limit_minutes(job)
     if job.limit_s is None and job.part is not None:
         conf = job.part.conf
-        given = conf.default_time_ns if default and conf.default_time_ns > 0 else conf.max_time_ns
-        minutes = INFINITE if given < 0 else given // MINUTE
+        given = conf.default_time_ns if default and conf.default_time_ns else conf.max_time_ns
+        minutes = given // MINUTE if given >= 0 else _NO_VAL if given == -2 else INFINITE
     if own is not None and own.conf.usage_factor >= 0 and "usagefactorsafe" in own.flags:
         factor = own.conf.usage_factor
         if minutes != INFINITE or factor < 1.0:

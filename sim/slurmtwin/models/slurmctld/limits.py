@@ -118,6 +118,10 @@ class AccountingIdentity:
         """No limit."""
         return None
 
+    def preferred_nodes(self, job: Job, part: Partition) -> int:  # noqa: ARG002  the limits' hook
+        """No limit prefers a node."""
+        return 0
+
     def prio_thresh(self, job: Job) -> int:  # noqa: ARG002
         """No limit."""
         return 0
@@ -144,6 +148,7 @@ class AccountingLimits(AccountingIdentity):
         self._held: dict[int, list[int]] = {}
         """TRES that each started job was counted with, by Slurm id."""
         self._usage_bound = tree.usage_bound()
+        self._limits_nodes = tree.limits_nodes()
         self._max_nodes: dict[tuple[str, str, Association | None], tuple[int, str] | None] = {}
         """By the QOS of the job, that of the partition, and the association: what max_nodes() found."""
 
@@ -385,6 +390,35 @@ class AccountingLimits(AccountingIdentity):
             if group_set:
                 break
         return best
+
+    def preferred_nodes(self, job: Job, part: Partition) -> int:
+        """_find_grp_node_bitmap(): a node limit counts a shared node once, so nodes already in use under it come first.
+
+        The first QOS with a limit of a kind, then the lowest association with GrpTRES=node if no QOS has one.
+        """
+        assoc = job.assoc
+        if not isinstance(assoc, Association) or not self._limits_nodes:
+            return 0
+        found, seen = 0, set()
+        for qos in self.qos_order(job, part):
+            of_all, of_user, of_account = self._counters(job, qos, assoc)
+            limits = qos.limits
+            if "group" not in seen and of_all.node_bitmap and _node_limit(limits.grp_tres) is not None:
+                seen.add("group")
+                found = of_all.nodes.some  # as slurmctld does: what an earlier QOS preferred is dropped
+            for kind, own, counters in (
+                ("user", limits.max_tres_per_user, of_user),
+                ("account", limits.max_tres_per_account, of_account),
+            ):
+                if kind not in seen and _node_limit(own) is not None:
+                    seen.add(kind)
+                    found |= counters.nodes.some
+        if "group" in seen:
+            return found
+        for level in assoc.line:
+            if level.counters.node_bitmap and _node_limit(level.limits.grp_tres) is not None:
+                return found | level.counters.nodes.some
+        return found
 
     def prio_thresh(self, job: Job) -> int:
         """MinPrioThresh of the first that has one: the QOS in their order, then the association."""

@@ -157,6 +157,7 @@ class MainPass:
     def _try(self, record: QueueRecord) -> tuple[bool, bool]:
         """(the pass goes on, the job started)."""
         ctld, job, part = self._ctld, record.job, record.part
+        job.part = part  # limits go by the partition that is tried, with its QOS
         if job.reservation:
             if job.reservation in self._failed_reservations:
                 set_reason(ctld, job, Reason.PRIORITY)

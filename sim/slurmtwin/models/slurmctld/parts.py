@@ -156,6 +156,10 @@ class AccountingPolicy(Protocol):
         """acct_policy_get_max_nodes(): (most nodes limits allow one job, reason if that is too few); None: no limit."""
         ...
 
+    def preferred_nodes(self, job: Job, part: Partition) -> int:
+        """_find_grp_node_bitmap(): nodes in use under a node limit of the job, to be taken first."""
+        ...
+
     @property
     def watches_usage(self) -> bool:
         """Limits on usage can end running jobs: only then does the 30 s scan have to ask timed_out()."""

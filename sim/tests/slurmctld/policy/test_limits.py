@@ -9,6 +9,7 @@ import pytest
 
 from slurmtwin.contract.clock import HOUR, MINUTE
 from slurmtwin.models.slurmctld.limit_reasons import LimitKind, tres_reason
+from slurmtwin.models.slurmctld.selection.cluster_view import ClusterView
 
 Make = Callable[..., Any]
 USERS = ["add account a", "add user ann account=a", "add user al account=a"]
@@ -333,3 +334,58 @@ def test_without_limits_there_is_no_priority_threshold(bench: Make) -> None:
     """acct_policy_get_prio_thresh(): only with AccountingStorageEnforce=limits."""
     b = bench(accounting=[*USERS, "modify account a set minpriothresh=90"])
     assert b.ctl.limits.prio_thresh(b.job(user="ann")) == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "user", "preferred"),
+    [
+        ("modify account a set grptres=node=3", "al", 0b100),
+        ("modify qos normal set grptres=node=3", "al", 0b100),
+        ("modify qos normal set maxtresperaccount=node=3", "al", 0b100),
+        ("modify qos normal set maxtresperuser=node=3", "ann", 0b100),
+        ("modify qos normal set maxtresperuser=node=3", "al", 0),
+        ("modify account a set grptres=cpu=30", "al", 0),
+    ],
+)
+def test_nodes_in_use_under_a_node_limit_are_preferred(bench: Make, limit: str, user: str, preferred: int) -> None:
+    """A shared node counts once, so a job under a limit on nodes comes first to those that are counted already."""
+    b = limited(bench, limit)
+    first = b.job(user="ann")
+    b.start(first, nodes=0b100)
+    second = b.job(user=user)
+    assert b.ctl.limits.preferred_nodes(second, second.part) == preferred
+    b.end(first)
+    assert b.ctl.limits.preferred_nodes(second, second.part) == 0
+
+
+def test_preferred_nodes_come_before_others_of_their_node_set_alone(bench: Make) -> None:
+    """A set with preferred and other nodes is split; a set without any keeps its weight (as slurmctld leaves it)."""
+    nodes = [{"NodeName": "a[1-2]", "CPUs": 2}, {"NodeName": "b[1-2]", "CPUs": 4}]
+    view = ClusterView(limited(bench, nodes=nodes, partitions=[{"PartitionName": "p", "Nodes": "ALL"}]).ctl)
+    assert view.weights().cut(0b1111) == [0b1111]
+    assert view.preferring(0b0010, 0b1111).cut(0b1111) == [0b1110, 0b0001]
+    assert view.preferring(0b0011, 0b1111).cut(0b1111) == [0b1111]
+    assert view.preferring(0b0010, 0b1110).cut(0b1110) == [0b1110]
+
+
+def test_a_job_without_time_limit_never_fits_a_limit_on_tres_minutes(bench: Make) -> None:
+    """Without DefaultTime slurmctld multiplies NO_VAL minutes with the job's CPUs; with it, DefaultTime."""
+    line = "modify account a set grptresrunmins=cpu=600"
+    part = {"PartitionName": "p", "Nodes": "ALL", "Default": "YES", "MaxTime": "10"}
+    b = limited(bench, line, partitions=[part])
+    assert fits(b, b.job(user="ann")) == "AssocGrpCPURunMinutesLimit"
+    assert fits(b, b.job(user="ann", limit_ns=10 * MINUTE)) is None
+    b = limited(bench, line, partitions=[part | {"DefaultTime": "5"}])
+    assert fits(b, b.job(user="ann")) is None
+
+
+@pytest.mark.parametrize(
+    ("tasks", "nodes", "least", "most"),
+    [(1, (2, None), 1, 1), (3, (2, 4), 2, 3), (4, (2, None), 2, 2), (None, (2, None), 2, 2)],
+)
+def test_sbatch_asks_for_no_more_nodes_than_tasks(
+    bench: Make, tasks: int | None, nodes: tuple[int, int | None], least: int, most: int
+) -> None:
+    """`can't run 1 processes on 2 nodes, setting nnodes to 1` (sbatch/opt.c)."""
+    job = bench().job(ntasks=tasks, nodes_min=nodes[0], nodes_max=nodes[1])
+    assert (job.nodes_min, job.nodes_max) == (least, most)

@@ -42,6 +42,7 @@ class ClusterView:
                 self._features[name] = self._features.get(name, 0) | node.bit
         self._weights = self._base_weights()
         self._groups: dict[tuple[int, int, int, bool], WeightGroups] = {}
+        self._config_sets: list[tuple[int, int]] | None = None
 
     def _base_weights(self) -> list[tuple[int, int]]:
         table: dict[int, int] = {}
@@ -74,15 +75,36 @@ class ClusterView:
             groups = self._groups[key] = WeightGroups((w, b) for w, b in parts if b)
         return groups
 
+    def preferring(self, preferred: int, nodes: int) -> WeightGroups:
+        """weights() with nodes in use under the job's node limits first (node_scheduler.c _build_node_list()).
+
+        nodes: those that serve the job. A node set with preferred and other nodes is split, and the others weigh one
+        more; a set of others alone keeps its weight, as slurmctld raises that of a set which is not filled yet.
+        """
+        groups = self.weights()
+        later = 0
+        for _weight, bitmap in self.config_sets():
+            if bitmap & nodes & preferred:
+                later |= bitmap & nodes & ~preferred
+        return WeightGroups(
+            (weight + (256 if moved else 0), some)
+            for weight, bitmap in groups.groups
+            for moved, some in ((False, bitmap & ~later), (True, bitmap & later))
+            if some
+        )
+
     def config_sets(self) -> list[tuple[int, int]]:
         """(weight, bitmap) of nodes configured alike, in table order: node sets of select/linear."""
+        if self._config_sets is not None:
+            return self._config_sets
         found: dict[tuple[object, ...], int] = {}
         weight: dict[tuple[object, ...], int] = {}
         for node in self._table.nodes:
             key = (self.shape_of[node.index], node.conf.weight, node.conf.features, node.conf.tmp_disk_mib)
             found[key] = found.get(key, 0) | node.bit
             weight[key] = node.conf.weight
-        return [(weight[key], bitmap) for key, bitmap in found.items()]
+        self._config_sets = [(weight[key], bitmap) for key, bitmap in found.items()]
+        return self._config_sets
 
 
 class Sharing:

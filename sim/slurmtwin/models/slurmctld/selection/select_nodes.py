@@ -269,6 +269,8 @@ class Selection:
         uniform = self.uniform(job, part)
         if uniform is None or job.reservation or part.conf.over_subscribe != "NO":
             return None
+        if self._ctld.limits.preferred_nodes(job, part):
+            return None
         demand = self._requests.of(job).demand
         if demand.whole_node or demand.share != SHARE_DEFAULT or demand.threads_per_core:
             return None
@@ -429,15 +431,19 @@ class Selection:
             return self._start_linear(attempt, nodes, candidates)
         if not nodes or nodes.bit_count() < attempt.ask.min_nodes:
             return None
-        query = self._query(attempt, attempt.ask, self._view.weights())
+        query = self._query(attempt, attempt.ask, self._weights(attempt.job, attempt.part, attempt.total))
         return self._run_now.start(query, self._usage, nodes & ~self._ctld.nodes.completing, candidates)
+
+    def _weights(self, job: Job, part: Partition, nodes: int) -> WeightGroups:
+        preferred = self._ctld.limits.preferred_nodes(job, part)
+        return self._view.preferring(preferred, nodes) if preferred & nodes else self._view.weights()
 
     def _start_linear(self, attempt: _Try, nodes: int, candidates: list[Job]) -> Start | None:
         """Groups of nodes of equal configuration are added by weight until the job fits."""
         ask = attempt.ask
         waited = self._waited(attempt.job, ask.demand)
         query = self._linear_query(attempt.part, ask, attempt.share, waited)
-        sets = self._weighted_sets(attempt.total)
+        sets = self._weighted_sets(attempt.total, self._weights(attempt.job, attempt.part, attempt.total))
         usable = ask.required & nodes
         for place, members in enumerate(sets):
             last = place == len(sets) - 1
@@ -450,8 +456,7 @@ class Selection:
                 return groups, cpus, found[1]
         return None
 
-    def _weighted_sets(self, nodes: int) -> list[int]:
-        weights = self._view.weights()
+    def _weighted_sets(self, nodes: int, weights: WeightGroups) -> list[int]:
         sets = [part for _weight, bitmap in self._view.config_sets() for part in weights.cut(bitmap)]
         parts = [(weights.of(b & -b), b & nodes) for b in sets if b & nodes]
         parts.sort(key=lambda item: item[0])
