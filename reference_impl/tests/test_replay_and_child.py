@@ -148,7 +148,7 @@ def test_child_gives_identical_plans_over_the_whole_test_set() -> None:
             for observed, memory, now, decided in (passes[0], *(p for p in passes if p[3].actions), passes[-1]):
                 assert core(observed, memory, now) == decided, story.name
                 asked += 1
-    assert asked > 500
+    assert asked > 400
 
 
 def test_child_carries_a_story() -> None:
