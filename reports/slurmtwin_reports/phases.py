@@ -25,6 +25,7 @@ from slurmtwin_reports.faults.milestones import marks_of
 from slurmtwin_reports.history import Row
 
 TABLE: Final = Path("docs/kind-phases.md")
+SCENARIOS: Final = (Path("scenarios/faults"), Path("scenarios/operator"))
 REASONS: Final = Path("scenarios/phase-reasons.yaml")
 AGREE: Final = "agree"
 DIFFER: Final = "differ"
@@ -141,7 +142,7 @@ cannot. A phase whose prediction is `none` must not end within the run.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the table. Exit 1 when a phase differs without a reason, or has a reason and does not differ."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scenarios", type=Path, default=Path("scenarios/faults"))
+    parser.add_argument("--scenarios", type=Path, nargs="+", default=list(SCENARIOS))
     parser.add_argument("--recordings", type=Path, default=Path("scenarios/recordings"))
     parser.add_argument("--out", type=Path, default=TABLE)
     parser.add_argument("--reasons", type=Path, default=REASONS)
@@ -149,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reasons = load_reasons(options.reasons)
     lines = [HEAD]
     differing: set[str] = set()
-    for path in sorted(options.scenarios.glob("*.yaml")):
+    for path in (path for folder in options.scenarios for path in sorted(folder.glob("*.yaml"))):
         scenario = load_scenario(path)
         if not scenario.expect.phases:
             continue

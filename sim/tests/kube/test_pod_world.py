@@ -18,6 +18,7 @@ from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
+FOLDERS = (FAULTS, FAULTS.parent / "operator")
 REFUSED = {
     "x10-config-in-place": "config.change", "x10-config-new-pod": "config.change", "x11-nodeset-added": "config.change",
     "x14-state-lost": "volume.lost", "x15-slurmdbd-away": "process.freeze",
@@ -27,7 +28,7 @@ RECORDED = sorted({path.parent.parent.name for path in FAULTS.parent.glob("recor
 
 
 def scenario(name: str) -> Scenario:
-    return load_scenario(FAULTS / f"{name}.yaml")
+    return load_scenario(next(path for folder in FOLDERS if (path := folder / f"{name}.yaml").exists()))
 
 
 def play(name: str, **options: Any) -> list[Event]:
