@@ -1,4 +1,4 @@
-"""The cluster by hand: `python -m slurmtwin_e2e.kind image | up | down | sweep | smoke | clean-up`."""
+"""The cluster by hand: `python -m slurmtwin_e2e.kind image | up | down | sweep | smoke | first-steps | clean-up`."""
 
 from __future__ import annotations
 
@@ -85,6 +85,28 @@ def smoke_command(files: tuple[str, ...], out: str, yes: bool) -> None:
     _ready(yes)
     wrong = smoke.smoke(scenarios, Path(out), _say)
     click.echo(f"{len(scenarios)} scenarios on a real cluster, {len(wrong)} findings")
+    for text in wrong:
+        click.echo(f"  {text}")
+    if wrong:
+        sys.exit(ExitCode.FINDING)
+
+
+@main.command("first-steps")
+@click.option("--cluster", "name", default="", help="A running cluster of ours; default: one is made and removed.")
+@click.option("--times", default=1, show_default=True, type=click.IntRange(1, 20))
+@click.option("--yes", is_flag=True, help="Let Docker be reconfigured where it is necessary.")
+def first_steps_command(name: str, times: int, yes: bool) -> None:
+    """Apply one small Cluster and NodeSet and wait for sinfo, as a new user does; exit 1 when it takes over 60 s."""
+    from slurmtwin_e2e.kind import first_steps
+    from slurmtwin_e2e.kind.attach import attach
+
+    if name:
+        wrong = first_steps.measure(attach(name), times, _say)
+    else:
+        _ready(yes)
+        with lifecycle.running([KubernetesCluster(name="first-steps")], _say, logs=Path("out/kind-logs")) as clusters:
+            wrong = first_steps.measure(clusters[0], times, _say)
+    click.echo(f"first steps {times} times, {len(wrong)} findings")
     for text in wrong:
         click.echo(f"  {text}")
     if wrong:

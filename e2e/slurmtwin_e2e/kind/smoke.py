@@ -1,4 +1,4 @@
-"""A few scenarios on one real cluster, one after the other, with the cluster proven clean between them."""
+"""A few scenarios and a new user's first steps on one real cluster, which is proven clean after each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.phases import Phase
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin_e2e import kind_world
-from slurmtwin_e2e.kind import deploy, lifecycle, runner
+from slurmtwin_e2e.kind import deploy, first_steps, lifecycle, runner
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.programs import Say
 
@@ -56,4 +56,8 @@ def smoke(scenarios: Sequence[Scenario], out: Path, say: Say) -> list[str]:
             found += [f"not clean afterwards: {row}" for row in lifecycle.make_clean(clusters[0])]
             say(f"{scenario.name}: {'ok' if not found else '; '.join(found)} ({time.monotonic() - start:.0f} s)")
             wrong += [f"{scenario.name}: {text}" for text in found]
+        start = time.monotonic()
+        first_steps.install(clusters[0], say)
+        wrong += first_steps.one_user(clusters[0], "first-steps", say)  # the last thing here: all goes with the cluster
+        say(f"first steps: {time.monotonic() - start:.0f} s with the operator's image")
     return wrong
