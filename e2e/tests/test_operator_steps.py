@@ -248,9 +248,10 @@ LOG = """\
 """
 
 
-def test_what_an_operator_asks_of_slurmctld_becomes_rows(tmp_path: Path) -> None:
-    """A drain, its end and a DOWN with their reasons; a state that changes nothing is no resume."""
-    folder = tmp_path / "logs" / "slurmctld-0"
+@pytest.mark.parametrize("place", ["slurmctld-0", "slurm-ctld-0"])
+def test_what_an_operator_asks_of_slurmctld_becomes_rows(tmp_path: Path, place: str) -> None:
+    """A drain, its end and a DOWN, wherever the log lies; a state that changes nothing is no resume."""
+    folder = tmp_path / "logs" / place
     folder.mkdir(parents=True)
     (folder / "slurmctld.log").write_text(LOG)
     found = updated_node_rows(tmp_path, 1_795_260_240_000_000_000)
@@ -260,6 +261,18 @@ def test_what_an_operator_asks_of_slurmctld_becomes_rows(tmp_path: Path) -> None
         (Kind.NODE_DOWN, "w-0", "slurm-operator: Pod is terminating"),
     ]
     assert [row.t_ns // 1_000_000 for row in found] == [10_652, 20_911, 30_500]
+
+
+def test_what_the_scenarios_administrator_asks_is_told_once(tmp_path: Path) -> None:
+    """The driver's row tells it already: the log's line between the command and its answer is passed over."""
+    folder = tmp_path / "logs" / "slurm-ctld-0"
+    folder.mkdir(parents=True)
+    (folder / "slurmctld.log").write_text(LOG)
+    zero = 1_795_260_240_000_000_000
+    action = {"argv": ["scontrol", "update", "nodename=w-[0-1]", "state=DRAIN"]}
+    line = {"what": "action", "action": action, "before": zero + 10_600_000_000, "after": zero + 10_700_000_000}
+    (tmp_path / "observer.jsonl").write_text(json.dumps(line) + "\n")
+    assert [row.kind for row in updated_node_rows(tmp_path, zero)] == [Kind.NODE_DOWN]
 
 
 POD = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.hostlist import expand
 from slurmtwin_e2e.collect.run_events import build_events, detail
 from slurmtwin_e2e.collect.slurmctld_log import stamp_ns
 from slurmtwin_e2e.collect.sources import Record
@@ -118,14 +119,30 @@ def slurmd_rows(evidence: Path, zero_ns: int) -> list[Event]:
     return out
 
 
+def _unix_ns(head: re.Match[str]) -> int:
+    """Unix time of a log line, cut to milliseconds."""
+    return stamp_ns(head.groups()[:6], head[7])
+
+
+def _administrators(lines: Iterable[Line]) -> Iterable[tuple[Sequence[str], int, int]]:
+    """(nodes, from, to) of each `scontrol update nodename=` of the plan, in unix ns."""
+    for line in lines:
+        argv = line["action"].get("argv", []) if line["what"] == "action" else []
+        names = [word.partition("=")[2] for word in argv if word.startswith("nodename=")]
+        if names:
+            yield expand(names[0]), line["before"] - MILLI, line["after"] + MILLI
+
+
 def updated_node_rows(evidence: Path, zero_ns: int) -> list[Event]:
     """Drains, DOWNs and resumes that others asked of slurmctld (an operator, a preStop hook), from its own log.
 
     slurmctld names the state that the node has then: DRAINING and DRAINED are drains; any state that takes jobs, after
     one that takes none, is a resume. What the scenario's administrator asks is told by the driver's rows instead.
+    An operator names its controller's folder as it likes (slurm-ctld-0): the file tells whose log it is.
     """
     out: list[Event] = []
-    for path in sorted((evidence / "logs").glob("slurmctld*/slurmctld.log")):
+    asked = list(_administrators(read_lines(evidence / "observer.jsonl")))
+    for path in sorted((evidence / "logs").glob("*/slurmctld.log")):
         reasons: dict[str, str] = {}
         barred: set[str] = set()
         for text in path.read_text(errors="replace").splitlines():
@@ -134,6 +151,8 @@ def updated_node_rows(evidence: Path, zero_ns: int) -> list[Event]:
             if head is None or found is None:
                 continue
             node, what, value = found.groups()
+            if any(node in names and low <= _unix_ns(head) <= high for names, low, high in asked):
+                continue
             if what == "reason":
                 reasons[node] = value
                 continue
@@ -143,7 +162,7 @@ def updated_node_rows(evidence: Path, zero_ns: int) -> list[Event]:
                     continue
                 kind = Kind.NODE_RESUMED
             (barred.discard if kind is Kind.NODE_RESUMED else barred.add)(node)
-            t = stamp_ns(head.groups()[:6], head[7]) - zero_ns + MILLI // 2
+            t = _unix_ns(head) - zero_ns + MILLI // 2
             reason = reasons.pop(node, None) if kind is not Kind.NODE_RESUMED else None
             out.append(Event(t, kind, "slurmctld", None, node, detail=detail(reason=reason), t_err_ns=LOG_ERROR_NS))
     return out
