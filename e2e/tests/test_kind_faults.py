@@ -19,7 +19,7 @@ from slurmtwin_e2e.kind import runner
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.faults import base, schedule
 from slurmtwin_e2e.kind.faults.base import Fault, FaultError
-from slurmtwin_e2e.kind.faults.schedule import BY_KIND, FaultRunner, planned_ns
+from slurmtwin_e2e.kind.faults.schedule import BY_KIND, FaultRunner, looked_up_ns, planned_ns
 from slurmtwin_e2e.kind.prove_faults import FAULTS
 
 
@@ -61,6 +61,14 @@ def test_planned_times_depend_on_names_alone() -> None:
     one = fault(within="30s")
     assert planned_ns(one, "a", 0, 2, 3) == planned_ns(one, "a", 0, 2, 3)
     assert planned_ns(one, "a", 0, 2, 3) != planned_ns(one, "a", 1, 2, 3)
+
+
+def test_nothing_is_looked_up_while_the_api_server_is_away() -> None:
+    """A fault in an outage is looked up 8 s before it, others 15 s before their own time."""
+    server = ClusterFault(kind="api_server.stop", at="20s", lasts="60s")
+    kill = ClusterFault(kind="process.signal", at="45s", target="slurmd:w-2", signal="KILL")
+    faults = [(0, server, server.at), (1, kill, kill.at), (2, kill, 120 * SECOND)]
+    assert [looked_up_ns(faults, number) // SECOND for number in range(3)] == [5, 12, 105]
 
 
 @pytest.mark.parametrize("repetition", [0, 4])

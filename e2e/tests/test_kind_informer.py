@@ -22,6 +22,8 @@ class Server:
     def __init__(self) -> None:
         self.history: list[tuple[int, str, dict[str, Any]]] = []
         self.forgotten = 0
+        """Watches know nothing before this version, nor do lists at versions before `dropped`."""
+        self.dropped = 0
         self.breaks: list[int] = []
         """A watch ends with an error after so many lines, once each."""
         self.asked: list[str] = []
@@ -29,15 +31,20 @@ class Server:
         self.stop_at = 10**9
 
     def request(self, method: str, path: str) -> Any:
-        """The list now."""
+        """The list now, or at an exact version."""
         assert method == "GET"
+        exact = path.partition("resourceVersion=")[2].partition("&")[0]
+        if exact and int(exact) < self.dropped:
+            raise ApiError(410, "compacted")
         now: dict[str, dict[str, Any]] = {}
-        for _, verb, found in self.history:
+        for at, verb, found in self.history:
+            if exact and at > int(exact):
+                break
             now[found["metadata"]["uid"]] = found
             if verb == "DELETED":
                 del now[found["metadata"]["uid"]]
-        version = self.history[-1][0] if self.history else 1
-        self.asked.append("list")
+        version = exact or (self.history[-1][0] if self.history else 1)
+        self.asked.append("exact" if exact else "list")
         return {"items": list(now.values()), "metadata": {"resourceVersion": str(version)}}
 
     def watch(self, path: str, read_s: float) -> Iterator[dict[str, Any]]:
@@ -109,7 +116,7 @@ def test_changes_after_a_lost_connection_come_once_each() -> None:
 
 
 def test_a_forgotten_version_is_a_hole() -> None:
-    """410 Gone: the informer lists anew, tells the hole, and the differences come as late changes."""
+    """Gone, and dropped by etcd too: the informer tells the hole, and the differences come as late changes."""
 
     class Forgets(Server):
         """Forgets everything after the first list."""
@@ -119,7 +126,7 @@ def test_a_forgotten_version_is_a_hole() -> None:
             page = super().request(method, path)
             if self.asked.count("list") == 1:
                 self.history += [(2, "DELETED", pod("gone", 2)), (3, "ADDED", pod("new", 3))]
-                self.forgotten = 3
+                self.forgotten = self.dropped = 3
             else:
                 self.history.append((4, "ADDED", pod("last", 4)))
             return page
@@ -132,6 +139,42 @@ def test_a_forgotten_version_is_a_hole() -> None:
     for change in changes:
         rows.take(change)
     assert rows.holes == 1
+
+
+def test_a_server_that_started_anew_costs_no_change() -> None:
+    """Its watches refuse the old version, lists at exact versions give every change once and in order: no hole."""
+
+    class Restarts(Server):
+        """After the first list come changes that no watch will tell."""
+
+        def request(self, method: str, path: str) -> Any:
+            """The first list forgets what follows it."""
+            page = super().request(method, path)
+            if self.asked == ["list"]:
+                self.history += [
+                    (4, "MODIFIED", pod("a", 4)),
+                    (9, "ADDED", pod("b", 9)),
+                    (17, "MODIFIED", pod("a", 17)),
+                ]
+                self.history += [(30, "DELETED", pod("b", 30)), (41, "ADDED", pod("c", 41))]
+                self.forgotten = 41
+            return page
+
+    class Goes(Restarts):
+        """And then a last change, by watch."""
+
+        def watch(self, path: str, read_s: float) -> Iterator[dict[str, Any]]:
+            """The last one comes when the gap is filled."""
+            if int(path.rpartition("resourceVersion=")[2]) == 41:
+                self.history.append((42, "ADDED", pod("last", 42)))
+            yield from super().watch(path, read_s)
+
+    server = Goes()
+    server.history = [(1, "ADDED", pod("a", 1))]
+    changes = run(server, 42)
+    assert [c.verb for c in changes] == ["LISTED", "MODIFIED", "ADDED", "MODIFIED", "DELETED", "ADDED", "ADDED"]
+    assert versions(changes) == [1, 4, 9, 17, 9, 41, 42]
+    assert server.asked.count("exact") < 40
 
 
 def test_a_server_that_skips_a_change_is_seen() -> None:

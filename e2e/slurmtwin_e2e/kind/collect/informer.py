@@ -1,8 +1,9 @@
 """One watch of one kind of object, kept up over lost connections without a hole, or the hole is told.
 
 A list gives a resource version; the watch goes on from it, and after a lost connection from the last version seen
-(bookmarks move it on). Only when the server no longer knows that version (410 Gone) are changes lost: then it lists
-anew, and the hole stands in the record with its length.
+(bookmarks move it on). A server that started anew refuses older versions (410 Gone) though etcd still has them: then
+lists at exact versions, halved until each step is one version, give every change that the watch missed. Only when etcd
+has dropped them too are changes lost: the hole stands in the record.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ GONE: Final = 410
 SILENCE_S: Final = 15.0
 """A watch on which nothing came for so long is opened anew at the same version: a cut connection does not tell."""
 RETRY_S: Final = 0.2
+MOST_LISTS: Final = 500
+"""Lists at exact versions for one gap; a longer one is told as a hole."""
+Items = dict[str, dict[str, Any]]
+"""Objects by uid."""
 
 
 class Server(Protocol):
@@ -56,17 +61,20 @@ class Informer:
         self._known: dict[str, dict[str, Any]] = {}
         self._stopping = threading.Event()
         self._broken = False
+        self._refused = ""
+        """The server's words when it no longer knew our version."""
+        self._lists = 0
 
     def run(self) -> None:
         """List and watch until stop()."""
         while not self._stopping.is_set():
             try:
-                if not self._version:
+                if not self._version or self._refused:
                     self._list()
                 self._watch()
             except ApiError as error:
                 if error.status == GONE:
-                    self._forget(str(error))
+                    self._refused = str(error)
                 else:
                     self._break(str(error))
                     self._rest(RETRY_S)
@@ -79,21 +87,55 @@ class Informer:
         self._sink(Change(self._clock(), verb, self.resource, found or {}, note))
 
     def _list(self) -> None:
-        """All objects now. After a hole, what differs from before is emitted as late changes."""
+        """All objects now; what the watch missed since its last version is emitted as late changes."""
         page = self._server.request("GET", self._path)
-        verb = "MODIFIED" if self._known else "LISTED"
-        seen = {}
-        for item in page["items"]:
-            uid = item["metadata"]["uid"]
-            seen[uid] = item
-            before = self._known.get(uid)
-            if before is None or before["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
-                self._emit(verb if before is not None or verb == "LISTED" else "ADDED", item)
-        for uid in self._known.keys() - seen.keys():
-            self._emit("DELETED", self._known[uid])
-        self._known = seen
-        self._version = page["metadata"]["resourceVersion"]
+        seen, version = _by_uid(page), page["metadata"]["resourceVersion"]
+        if not self._version:
+            for item in seen.values():
+                self._emit("LISTED", item)
+        else:
+            self._catch_up(seen, version)
+        self._known, self._version, self._refused = seen, version, ""
         self._mend()
+
+    def _catch_up(self, seen: Items, version: str) -> None:
+        """Emit the changes from what is known up to a list; a hole where not every version can be had."""
+        self._lists = 0
+        try:
+            steps = list(self._steps(int(self._version), self._known, int(version), seen))
+        except ApiError as error:
+            if error.status != GONE:
+                raise
+            self._emit("HOLE", note=f"{self._refused}; {error}"[:200])
+            steps = [(self._known, seen)]
+        for old, new in steps:
+            self._changes(old, new)
+
+    def _steps(self, low: int, old: Items, high: int, new: Items) -> Iterator[tuple[Items, Items]]:
+        """States before and after each version in (low, high] that changed anything. Raises ApiError."""
+        if _versions(old) == _versions(new):
+            return
+        if high - low <= 1:
+            yield old, new
+            return
+        self._lists += 1
+        if self._lists > MOST_LISTS:
+            raise ApiError(GONE, f"more than {MOST_LISTS} lists between {low} and {high}")
+        middle = (low + high) // 2
+        joiner = "&" if "?" in self._path else "?"
+        exact = f"{self._path}{joiner}resourceVersion={middle}&resourceVersionMatch=Exact"
+        found = _by_uid(self._server.request("GET", exact))
+        yield from self._steps(low, old, middle, found)
+        yield from self._steps(middle, found, high, new)
+
+    def _changes(self, old: Items, new: Items) -> None:
+        for uid, item in new.items():
+            if uid not in old:
+                self._emit("ADDED", item)
+            elif old[uid]["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
+                self._emit("MODIFIED", item)
+        for uid in old.keys() - new.keys():
+            self._emit("DELETED", old[uid])
 
     def _watch(self) -> None:
         joiner = "&" if "?" in self._path else "?"
@@ -123,6 +165,10 @@ class Informer:
             self._broken = False
             self._emit("RESUMED")
 
-    def _forget(self, why: str) -> None:
-        self._version = ""
-        self._emit("HOLE", note=why[:200])
+
+def _by_uid(page: Any) -> Items:
+    return {item["metadata"]["uid"]: item for item in page["items"]}
+
+
+def _versions(items: Items) -> dict[str, str]:
+    return {uid: item["metadata"]["resourceVersion"] for uid, item in items.items()}

@@ -24,6 +24,8 @@ from slurmtwin_e2e.kind.faults.storage import DiskFill, VolumeLost
 
 PREPARE_NS: Final = 15 * SECOND
 """Look-ups begin so long before the planned time."""
+ASIDE_NS: Final = 8 * SECOND
+"""So long before an API server goes the look-ups of what comes meanwhile begin."""
 CLASSES: Final = (
     ProcessSignal, ProcessFreeze, JobMemory, GroupKill, PodDelete, NodePause, NodeStop, NodeDelete, NodeMark,
     NetworkCut, DnsOutage, StaleWatch, ApiServer, ImagePull, JwtRotate, ConfigChange, ClockJump,
@@ -48,6 +50,16 @@ def planned_ns(fault: Planned, name: str, number: int, repetition: int, repetiti
     draw = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
     part = fault.within // repetitions
     return fault.at + part * (repetition - 1) + part * draw // 2**32
+
+
+def looked_up_ns(faults: Sequence[tuple[int, Planned, int]], number: int) -> int:
+    """When fault `number` is looked up: PREPARE_NS before its time, and never while an API server is to be away."""
+    at = next(at for place, _, at in faults if place == number)
+    looked = at - PREPARE_NS
+    for place, fault, begin in faults:
+        if place != number and fault.kind.startswith("api_server.") and begin - ASIDE_NS < looked < begin + fault.lasts:
+            looked = begin - ASIDE_NS
+    return looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,8 @@ class FaultRunner:
         self._tools, self._zero, self._say = tools, zero_ns, say
         self._lock = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._run, args=(number, fault, at), daemon=True) for number, fault, at in faults
+            threading.Thread(target=self._run, args=(number, fault, at, looked_up_ns(faults, number)), daemon=True)
+            for number, fault, at in faults
         ]
         self.failed = False
         self._undo: list[Fault] = []
@@ -106,12 +119,12 @@ class FaultRunner:
             return OperatorChange(fault, self._tools)
         return BY_KIND[fault.kind](fault, self._tools)
 
-    def _run(self, number: int, fault: Planned, at_ns: int) -> None:
+    def _run(self, number: int, fault: Planned, at_ns: int, look_ns: int) -> None:
         planned = self._zero + at_ns
         done: Fault | None = None
         try:
             one = self._make(fault)
-            _sleep_until(planned - PREPARE_NS)
+            _sleep_until(self._zero + look_ns)
             one.prepare()
             _sleep_until(planned)
             self._act(number, planned, "injected", one.inject, one)
