@@ -193,6 +193,11 @@ class NodeSetObserved:
     log_claim: str = ""
     """The Cluster's claim for logs; empty: logs go with their pod."""
 
+    @property
+    def stops_pass(self) -> bool:
+        """Does the design end this pass at Slurm's silence? Its carrier counts such a pass as failed (back-off)."""
+        return self.switches.rest_down == "stop-pass" and self.slurm.answer == "away"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSetFact:

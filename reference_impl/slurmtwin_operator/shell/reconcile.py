@@ -41,7 +41,7 @@ class FailedPassError(Exception):
 
 def stopped_short(observed: NodeSetObserved) -> bool:
     """Did the pass end at the failed refresh of Slurm's nodes (switch rest_down stop-pass)? It counts as failed."""
-    return observed.switches.rest_down == "stop-pass" and observed.slurm.answer == "away"
+    return observed.stops_pass
 
 
 class Reconciler:

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from slurmtwin.contract.events import Kind
 from slurmtwin_operator.core import plan as own_plan
 from slurmtwin_operator.core.actions import Action, Guard, Memory, Plan
+from slurmtwin_operator.core.observed import NodeSetObserved
 from slurmtwin_operator.core.switches import Switches
 from slurmtwin_operator.testing.disturbance import Disturbance, haunted, mixed, partial, shuffled
 from slurmtwin_operator.testing.kube import FakeKube, Resource
@@ -63,6 +64,13 @@ class Carrier:
     lose_memory: bool = False
     passes: list[tuple[Any, Memory, int, Plan]] = field(default_factory=list)
     keep_passes: bool = False
+    backoff_base_ns: int = 0
+    """First pause after a failed pass, doubled with each; 0: a failed pass is tried again like any other."""
+    backoff_cap_ns: int = 1000 * SECOND
+    poll_after_failure: bool = True
+    """Is an object polled whose last pass failed? False: its back-off or a change wakes it."""
+    silence_ns: int = 0
+    """So long the first pass that asks a slurmrestd which has gone waits before it fails; its object waits with it."""
     actions: int = 0
     performed: dict[str, int] = field(default_factory=dict)
     """How often each kind of action was applied."""
@@ -72,10 +80,13 @@ class Carrier:
     _frozen: dict[int, dict[str, Any]] = field(default_factory=dict)
     _seen: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
     _down_until: int = -1
+    _failures: dict[str, int] = field(default_factory=dict)
+    _busy_until: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.kube.on_change = self._changed
-        self._poll()
+        self._changed()
+        self.kube.after(POLL_NS, self._poll)
 
     @property
     def kube(self) -> FakeKube:
@@ -87,7 +98,9 @@ class Carrier:
             self._arm(name, WATCH_NS)
 
     def _poll(self) -> None:
-        self._changed()
+        for name in self.world.resources():
+            if self.poll_after_failure or name not in self._failures:
+                self._arm(name, WATCH_NS)
         self.kube.after(POLL_NS, self._poll)
 
     def _arm(self, name: str, delay: int) -> None:
@@ -101,8 +114,8 @@ class Carrier:
         if self._armed.get(name) != due:
             return
         del self._armed[name]
-        if self.kube.now < self._down_until:
-            self._arm(name, self._down_until - self.kube.now)
+        if (until := max(self._down_until, self._busy_until.get(name, 0))) > self.kube.now:
+            self._arm(name, until - self.kube.now)
         elif not self.wedged and name in self.world.resources() and not self._acts("skip"):
             self._reconcile(self.world.resources()[name])
 
@@ -130,10 +143,23 @@ class Carrier:
         if self.keep_passes:
             self.passes.append((observed, memory, now, plan))
         resource.memory, resource.conditions = plan.memory, plan.conditions
+        failed = isinstance(observed, NodeSetObserved) and observed.stops_pass
         for action in plan.actions:
             if not self._act(resource, action) and self.world.switches.failed_action == "stop":
+                failed = True
                 break
-        self._arm(resource.name, plan.requeue_ns)
+        self._arm(resource.name, self._pause(resource.name, plan.requeue_ns, failed=failed))
+
+    def _pause(self, name: str, requeue_ns: int, *, failed: bool) -> int:
+        """When to come back: as the core said, or after a failed pass by client-go's back-off."""
+        if not failed or not self.backoff_base_ns:
+            self._failures.pop(name, None)
+            return requeue_ns
+        count = self._failures.get(name, 0)
+        self._failures[name] = count + 1
+        waited = 0 if count else self.silence_ns
+        self._busy_until[name] = self.kube.now + waited
+        return waited + min(self.backoff_base_ns << min(count, 40), self.backoff_cap_ns)
 
     def _act(self, resource: Resource, action: Action) -> bool:
         """Apply one action; False when it failed."""

@@ -36,7 +36,7 @@ def plan_node_set(o: NodeSetObserved, memory: Memory, now: int) -> Plan:
     if p.sw.workers == "external":
         return _finish(p)
     sync_objects(p.actions, p.reasons, node_set_objects(o), o.applied)
-    if p.sw.rest_down == "stop-pass" and o.slurm.answer == "away":
+    if o.stops_pass:
         p.say(Why.WAITS_FOR_SLURM, o.me.name)
         p.unsettled = True
         return _finish(p)
