@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from slurmtwin.contract.errors import InputError
 from slurmtwin_operator.codec import read_observed, to_json
@@ -23,7 +24,19 @@ from slurmtwin_operator.core.observed import (
     Slurm,
 )
 from slurmtwin_operator.core.slurm_conf import render
-from slurmtwin_operator.core.spec import CONF_OPTIONS, ClusterSpec, NodeSetSpec
+from slurmtwin_operator.core.spec import (
+    CONF_OPTIONS,
+    Accounting,
+    ClusterSpec,
+    DispatchSpec,
+    NodeSetSpec,
+    PodGroupSpec,
+    Toleration,
+    Update,
+    Volume,
+)
+from slurmtwin_operator.testing.other_kinds import OTHER_STORIES
+from slurmtwin_operator.testing.scenarios import play
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -170,3 +183,100 @@ def test_no_secret_in_plans_or_recordings() -> None:
     secrets = [a for a in decided.actions if isinstance(a, EnsureSecret)]
     assert [length for a in secrets for _, length in a.keys] == [32, 1024]
     assert '"stringData"' not in text
+
+
+HOSTILE = (
+    "a\nProlog=/bin/sh", "a\r", "${POD_NAME}", "$(id)", "`id`", "a;id", "../etc", "a/../../etc", "/../etc", "a\x00b",
+    "a\u2028b", "\u202egnp", "\u0430dmin", "\U0001f680", "a" * 5000, "a b", "\\", "'", '"', "#", "{{x}}", "<x>", "a\t",
+)  # fmt: skip
+
+
+def texts(model: type[BaseModel]) -> list[str]:
+    """Fields of a spec that are a text and not a choice."""
+    schema = model.model_json_schema(by_alias=False)["properties"]
+    return [name for name, part in schema.items() if part.get("type") == "string" and "enum" not in part]
+
+
+PARTS: tuple[tuple[type[BaseModel], dict[str, Any]], ...] = (
+    (ClusterSpec, {"image": "i"}), (NodeSetSpec, {"cluster": "c", "image": "i"}), (PodGroupSpec, {}),
+    (Accounting, {"image": "i", "config_secret": "s"}), (Volume, {"name": "v", "mount_path": "/x"}),
+    (Toleration, {}), (Update, {}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=ascii)
+@pytest.mark.parametrize(
+    ("model", "good", "field"), [(model, good, field) for model, good in PARTS for field in texts(model)],
+    ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", ""),
+)  # fmt: skip
+def test_no_text_of_a_custom_resource_takes_it(
+    model: type[BaseModel], good: dict[str, Any], field: str, value: str
+) -> None:
+    """Every text field of every spec, each hostile value: refused."""
+    assert model(**good)
+    with pytest.raises(ValidationError):
+        model(**{**good, field: value})
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=ascii)
+def test_no_key_or_list_takes_it(value: str) -> None:
+    """Labels, devices, features, options and lists of clusters neither."""
+    for bad in (
+        {"node_selector": {value: "x"}},
+        {"node_selector": {"x": value}},
+        {"resources": {value: "1"}},
+        {"resources": {"x/gpu": value}},
+        {"features": (value,)},
+        {"partition": {"options": {value: "1"}}},
+    ):
+        with pytest.raises(ValidationError):
+            NodeSetSpec(cluster="c", image="i", **bad)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError):
+        DispatchSpec(clusters=(value,))
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, "A", "a.b", "-a", "", "a" * 60], ids=ascii)
+def test_no_object_has_such_a_name(value: str) -> None:
+    """What an API server would let through, or a careless carrier shows: nothing is made, the condition says why."""
+    of_set = NodeSetObserved(Identity("ns", value, "u"), NodeSetSpec(cluster="c", image="i"))
+    of_cluster = ClusterObserved(Identity("ns", value, "u"), ClusterSpec(image="i"))
+    for observed in (of_set, of_cluster):
+        decided = plan(observed, Memory(), 0)
+        assert (decided.actions, decided.reasons[0].why) == ((), Why.REFUSED)
+        assert "\n" not in decided.reasons[0].about
+        assert len(decided.reasons[0].about) < 200
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=ascii)
+def test_node_sets_that_no_schema_saw_write_no_line(value: str) -> None:
+    """A Cluster's pass trusts nobody: such a set, option or value is left out of slurm.conf."""
+    facts = (NodeSetFact(value), NodeSetFact("a", options=((value, "1"), ("MaxTime", f"60{value}\nProlog=x"))))
+    text = render(ClusterObserved(Identity("ns", "c"), ClusterSpec(image="i"), node_sets=facts))
+    tail = text.splitlines()[-2:]
+    assert tail == ["NodeSet=a Feature=a", "PartitionName=a Nodes=a"]
+    assert "Prolog" not in text
+
+
+def test_an_image_cannot_leave_its_prefix() -> None:
+    """`..` is no part of an image; the prefix is compared as it is."""
+    for image in ("good/../evil/x", "good/..", "good//x", "good/./x"):
+        with pytest.raises(ValidationError):
+            NodeSetSpec(cluster="c", image=image)
+    fine = ("reg.example:5000/team/slurmd:26.05", "slurmd@sha256:0a", "a__b/c-d.e")
+    assert all(NodeSetSpec(cluster="c", image=image) for image in fine)
+
+
+CANARY = "canary-7f3a-do-not-tell"
+
+
+def test_a_canary_in_a_secret_is_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan, observation and memory of the whole test set, as JSON: names of secrets, never their bytes."""
+    monkeypatch.setenv("SLURMTWIN_CANARY", CANARY)
+    spec = ClusterSpec(image="i", accounting={"image": "dbd", "config_secret": "db"}, log_claim="logs")
+    for story in OTHER_STORIES:
+        for observed, memory, _, decided in play(story, keep_passes=True)[1].passes:
+            told = json.dumps([to_json(observed), to_json(memory), to_json(decided)])
+            assert CANARY not in told
+            assert not re.search(r"eyJ[\w-]{8,}\.[\w-]{4,}|BEGIN [A-Z ]*PRIVATE KEY|StoragePass", told)
+    made = plan(ClusterObserved(Identity("ns", "c", "u"), spec), Memory(), 0).actions
+    assert not [a for a in made if isinstance(a, Apply) and a.kind == "Secret"]

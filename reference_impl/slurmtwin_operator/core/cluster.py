@@ -36,7 +36,7 @@ def plan_cluster(o: ClusterObserved, memory: Memory, now: int) -> Plan:
     memory = replace(memory, generation=o.me.generation)
     if o.me.deleting:
         return _delete(o, memory)
-    problem = refused(o.spec.image, False, o.policy)
+    problem = refused(o.me.name, o.spec.image, False, o.policy)
     if problem:
         conditions = settle(o.conditions, now, (Condition("Available", "False", "Refused", problem),))
         return Plan((), memory, LATE_NS, (), conditions, (Reason(Why.REFUSED, problem),))

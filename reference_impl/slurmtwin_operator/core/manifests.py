@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
 from slurmtwin_operator.core.actions import Action, Apply, DeleteObject, Reason, Why
 from slurmtwin_operator.core.observed import TERMINATING, Applied, NodeSetObserved, ObjectKind, Policy
-from slurmtwin_operator.core.spec import NodeSetSpec, Toleration
+from slurmtwin_operator.core.spec import DNS_LABEL, NodeSetSpec, Toleration
 
 GROUP: Final = "slurmtwin.dev"
 APP: Final = "app.kubernetes.io/name"
@@ -19,6 +20,9 @@ CTLD_PORT, SLURMD_PORT, REST_PORT, DBD_PORT = 6817, 6818, 6820, 6819
 API_VERSIONS: Final = {
     "StatefulSet": "apps/v1", "Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "Job": "batch/v1",
 }  # fmt: skip
+
+
+_NAME: Final = re.compile(DNS_LABEL)
 
 
 def canonical(document: Any) -> str:
@@ -59,8 +63,10 @@ def sync_objects(
             reasons.append(Reason(Why.APPLIED, f"{item.kind}/{item.name}"))
 
 
-def refused(image: str, privileged: bool, policy: Policy) -> str:
-    """Why the administrator's policy forbids this; empty: it does not."""
+def refused(name: str, image: str, privileged: bool, policy: Policy) -> str:
+    """Why this name cannot be one of hosts, or the administrator's policy forbids the rest; empty: all is well."""
+    if not _NAME.fullmatch(name):
+        return f"name {name[:60]!r} is not a DNS label with room for an ordinal"
     if privileged and not policy.privileged:
         return "privileged pods are not allowed"
     if policy.image_prefixes and not image.startswith(policy.image_prefixes):
@@ -70,7 +76,7 @@ def refused(image: str, privileged: bool, policy: Policy) -> str:
 
 def refusal(o: NodeSetObserved) -> str:
     """Why this NodeSet is refused; empty: it is not."""
-    return refused(o.spec.image, o.spec.privileged, o.policy)
+    return refused(o.me.name, o.spec.image, o.spec.privileged, o.policy)
 
 
 def labels_of(node_set: str, cluster: str) -> dict[str, str]:

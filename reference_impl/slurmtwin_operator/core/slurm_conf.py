@@ -6,11 +6,13 @@ is trusted and where things are is the operator's own and comes last, where Slur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from slurmtwin_operator.core.manifests import CTLD_PORT, DBD_PORT, JWT_KEY, LOG_DIR, SLURMD_PORT, shared_key
 from slurmtwin_operator.core.observed import ClusterObserved, NodeSetFact
+from slurmtwin_operator.core.spec import CONF_WORD, DNS_LABEL, PARTITION_OPTIONS
 
 DEFAULTS: Final = {
     "MaxNodeCount": "1024",
@@ -20,6 +22,8 @@ DEFAULTS: Final = {
     "TaskPlugin": "task/none",
 }
 """What a user may override. ReturnToService 1: silent nodes come back by themselves, a foreign DOWN stays."""
+_NAME, _WORD = re.compile(DNS_LABEL), re.compile(CONF_WORD)
+_PARTITION: Final = frozenset(name.lower() for name in PARTITION_OPTIONS)
 PARAMETERS: Final = ("enable_configless", "reconfig_on_restart")
 
 
@@ -89,7 +93,7 @@ def render(o: ClusterObserved, kept: Iterable[str] = ()) -> str:
     """The text of slurm.conf, with these partitions beside those of the node sets."""
     lines = [f"SlurmctldHost={host}" for host in controller_hosts(o)]
     lines += [f"{key}={value}" for key, value in _settings(o)]
-    facts = list(o.node_sets)
+    facts = [fact for fact in o.node_sets if _NAME.fullmatch(fact.name)]
     if o.spec.switches.conf_order == "sorted":
         facts.sort(key=lambda fact: fact.name)
     for fact in facts:
@@ -101,5 +105,6 @@ def render(o: ClusterObserved, kept: Iterable[str] = ()) -> str:
 
 
 def _partition(fact: NodeSetFact, o: ClusterObserved) -> str:
-    options = [(k, v) for k, v in _ordered(fact.options, o) if k.lower() not in ("nodes", "partitionname")]
+    """Its line. What a schema should have refused is left out: nobody writes another line of slurm.conf."""
+    options = [(k, v) for k, v in _ordered(fact.options, o) if k.lower() in _PARTITION and _WORD.fullmatch(v)]
     return " ".join((f"PartitionName={fact.name}", f"Nodes={fact.name}", *(f"{k}={v}" for k, v in options)))

@@ -19,12 +19,15 @@ from slurmtwin_operator.core.switches import Frozen, Switches
 DNS_LABEL: Final = r"^[a-z]([-a-z0-9]{0,51}[a-z0-9])?$"
 Name = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
 """A name that is also the first part of pod and host names (RFC 1035, with room for an ordinal)."""
-Image = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][-a-zA-Z0-9._/:@]{0,254}$")]
+Image = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][-a-zA-Z0-9_]*([./:@][-a-zA-Z0-9_]+)*$", max_length=255)]
+"""An image's reference. No part of it is `..`, which would lead out of a prefix that the administrator allows."""
 Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")]
-LabelKey = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][-a-zA-Z0-9._/]{0,126}$")]
+LABEL_KEY: Final = r"[a-zA-Z0-9][-a-zA-Z0-9_]*([./][-a-zA-Z0-9_]+)*"
+LabelKey = Annotated[str, StringConstraints(pattern=rf"^{LABEL_KEY}$", max_length=127)]
 LabelValue = Annotated[str, StringConstraints(pattern=r"^([a-zA-Z0-9]([-a-zA-Z0-9._]{0,61}[a-zA-Z0-9])?)?$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z][-a-zA-Z0-9_.]{0,62}$")]
-ConfValue = Annotated[str, StringConstraints(pattern=r"^[-A-Za-z0-9_.,:;/*@%+()=\[\]|&]{1,512}$")]
+CONF_WORD: Final = r"^[-A-Za-z0-9_.,:;/*@%+()=\[\]|&]{1,512}$"
+ConfValue = Annotated[str, StringConstraints(pattern=CONF_WORD)]
 """One word of slurm.conf: no blank, quote, backslash, hash or line end."""
 
 CONF_OPTIONS: Final = frozenset(
@@ -91,7 +94,7 @@ class Spec(Frozen):
 class Toleration(Frozen):
     """A toleration of worker pods, as in core/v1."""
 
-    key: Annotated[str, StringConstraints(pattern=r"^([a-zA-Z0-9][-a-zA-Z0-9._/]{0,126})?$")] = ""
+    key: Annotated[str, StringConstraints(pattern=rf"^({LABEL_KEY})?$", max_length=127)] = ""
     operator: Literal["Exists", "Equal"] = "Exists"
     value: LabelValue = ""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
@@ -102,7 +105,9 @@ class Volume(Frozen):
     """A volume of worker pods: a claim, a ConfigMap or an empty directory. Host paths do not exist here."""
 
     name: Name
-    mount_path: Annotated[str, StringConstraints(pattern=r"^/[-a-zA-Z0-9._/]{1,200}$")]
+    mount_path: Annotated[
+        str, StringConstraints(pattern=r"^(/\.?[-a-zA-Z0-9_][-a-zA-Z0-9._]*){1,20}$", max_length=200)
+    ] = Field(description="absolute, without .. and without a slash at its end")
     claim: Name | None = Field(None, description="a PersistentVolumeClaim of the namespace")
     config_map: Name | None = None
     read_only: bool = False

@@ -64,6 +64,7 @@ def _label(kube: FakeKube, action: a.LabelPod) -> None:
     pod = kube.pods.get(action.name)
     if pod is None or pod.uid != action.uid:
         raise RefusedError(f'pods "{action.name}" not found')
+    pod.relabelled = (kube.now, "slurmtwin.dev/protect" in pod.labels)
     if action.value is None:
         pod.labels.pop(action.key, None)
     else:

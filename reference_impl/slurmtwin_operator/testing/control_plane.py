@@ -114,7 +114,9 @@ class ControlPlane:
         )  # fmt: skip
 
     def skips(self, _resource: Resource, action: a.Action) -> bool:
-        """Keys that exist are not made again."""
+        """Keys that exist are not made again, and what is gone need not be deleted."""
+        if isinstance(action, a.DeleteObject):
+            return (action.kind, action.name) not in self.kube.objects
         return isinstance(action, a.EnsureSecret) and ("Secret", action.name) in self.kube.objects
 
     def holds(self, _resource: Resource, guard: a.Guard) -> bool:

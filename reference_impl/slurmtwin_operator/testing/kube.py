@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -57,6 +57,8 @@ class LivePod:
     machine: str = ""
     cordoned: bool = False
     deletion_cost: int = 0
+    relabelled: tuple[int, bool] = (-1, False)
+    """(when its protection last changed, what it was before)."""
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ class FakeKube:
     unregistered: set[str] = field(default_factory=set)
     """Pod names whose slurmd never reaches slurmctld."""
     buried: list[tuple[int, Pod]] = field(default_factory=list)
-    """(when it went, the pod as a cache last saw it alive)."""
+    """(when it went, the pod as a cache last saw it alive: before the pass that deleted it)."""
     events: list[Event] = field(default_factory=list)
     now: int = 0
     on_change: Callable[[], None] = lambda: None
@@ -214,7 +216,9 @@ class FakeKube:
         if pod is None or (uid and pod.uid != uid):
             raise RefusedError(f'pods "{name}" not found')
         if not pod.deleting:
-            self.buried += [(self.now, p) for p in self.view_pods(pod.node_set) if p.uid == pod.uid]
+            (seen,) = [p for p in self.view_pods(pod.node_set) if p.uid == pod.uid]
+            at, before = pod.relabelled
+            self.buried.append((self.now, replace(seen, protected=before if at == self.now else seen.protected)))
             pod.deleting, pod.ready = True, False
             self.note(Kind.POD_DELETING, actor, node=pod.machine or None, pod_uid=pod.uid, pod=f"ns/{pod.name}")
             record = self.slurm.nodes.get(name)

@@ -102,9 +102,10 @@ class PodGroups:
         identity = Identity("ns", me.name, me.uid, me.generation, me.deleting, me.finalizer)
         return PodGroupObserved(identity, me.spec, self.switches, pods, view)
 
-    def skips(self, _resource: Resource, _action: a.Action) -> bool:
-        """No action of a group is counted."""
-        return False
+    def skips(self, _resource: Resource, action: a.Action) -> bool:
+        """The pod to delete is gone, or another one has its name."""
+        pod = self.pods.get(action.name) if isinstance(action, a.DeleteObject) else None
+        return isinstance(action, a.DeleteObject) and (pod is None or pod.uid != action.uid)
 
     def holds(self, resource: Resource, guard: a.Guard) -> bool:
         """Read jobs and pods again."""
