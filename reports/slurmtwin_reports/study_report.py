@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from slurmtwin_reports.metrics import number
 from slurmtwin_reports.pages import Block, Figure, Page, Table, listed, span, write_page
+from slurmtwin_reports.study_assumptions import conclusions
 from slurmtwin_reports.study_statistics import (
     BreakEven,
     Difference,
@@ -35,6 +36,7 @@ class StudyFindings:
         self.table = StudyTable(results)
         self.differences = differences(self.table, self.reference, self.metrics)
         self.break_evens = break_evens(self.table, self.reference, self.metrics)
+        self.conclusions = conclusions(self.differences)
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """Name -> rows, for CSV and Parquet: means, differences, break_even, runs."""
@@ -58,7 +60,13 @@ class StudyFindings:
              "low": b.low, "high": b.high, "better_below": b.better_below}
             for b in self.break_evens
         ]  # fmt: skip
-        found_tables = {"means": means, "differences": paired, "break_even": turns}
+        held = [
+            {"assumption": h.assumption, "design": h.design, "reference": self.reference, "metric": h.metric,
+             "guessed_difference": h.guessed.difference.mean, "difference": h.found.difference.mean,
+             "half_width": h.found.difference.half, "verdict": h.verdict}
+            for h in self.conclusions
+        ]  # fmt: skip
+        found_tables = {"means": means, "differences": paired, "break_even": turns, "assumptions": held}
         return {name: rows for name, rows in found_tables.items() if rows}
 
 
@@ -84,7 +92,10 @@ def study_page(findings: StudyFindings, command: str = "") -> Page:
         tiles.append((f"{sorted(gains)[len(gains) // 2]:.2g} ×", "variance saved by equal jobs, median"))
     if table.failed:
         tiles.append((str(table.failed), "runs failed"))
-    blocks = [_figures(findings), _differences(findings), _break_even(findings), _means(findings), _rests_on(findings)]
+    blocks = [
+        _figures(findings), _break_even(findings), _assumptions(findings), _differences(findings), _means(findings),
+        _rests_on(findings),
+    ]  # fmt: skip
     if command:
         blocks.append(Block("How to make it again", lines=[command]))
     return Page(f"Study: {study['name']}", answer, tone, chip, lede, tiles, [b for b in blocks if b is not None])
@@ -231,6 +242,25 @@ def _break_even(findings: StudyFindings) -> Block | None:
         "Where the better design changes", hint,
         table=Table(header, rows), file="break_even",
     )  # fmt: skip
+
+
+def _assumptions(findings: StudyFindings) -> Block | None:
+    """Each conclusion under each assumption; those that do not hold first."""
+    held = sorted(findings.conclusions, key=lambda h: h.verdict == "holds")
+    if not held:
+        return None
+    rows = [
+        [h.assumption, h.design, _words(h.metric), _shown(h.metric, h.guessed.difference),
+         _shown(h.metric, h.found.difference), h.verdict]
+        for h in held
+    ]  # fmt: skip
+    broken = frozenset(place for place, h in enumerate(held) if h.verdict != "holds")
+    hint = (
+        f"{len(held) - len(broken)} of {len(held)} conclusions against {findings.reference} hold; fades: no longer "
+        "beyond chance, turns: the other way, appears: there was none under the guess."
+    )
+    header = ("Assumption", "Design", "Metric", "As guessed", "Then", "")
+    return Block("If what was guessed is wrong", hint, table=Table(header, rows, broken), file="assumptions")
 
 
 def _means(findings: StudyFindings) -> Block:

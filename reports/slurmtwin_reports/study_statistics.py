@@ -193,7 +193,7 @@ def break_evens(table: StudyTable, reference: str, metrics: Sequence[str]) -> li
         for point in table.points:
             groups.setdefault(tuple(p for p in point if p[0] != factor), []).append(point)
         for others, points in groups.items():
-            for design in table.designs:
+            for design in table.designs if len(points) > 1 else ():
                 if design != reference:
                     out += [_break_even(table, factor, others, points, reference, design, m) for m in metrics]
     return [found for found in out if found is not None]

@@ -132,3 +132,27 @@ def test_the_page_claims_no_more_than_stands(effect: Any, says: str) -> None:
     page = study_page(_findings(effect))
     assert page.answer.startswith(says)
     assert page.tone == "hold"
+
+
+def test_a_conclusion_is_held_against_each_assumption() -> None:
+    """b is better by 20 s as guessed; it holds, fades and turns under three others, and the page says which do not."""
+    effects = {"as-guessed": -20.0, "same": -15.0, "none": 0.0, "other": 20.0}
+    results = []
+    for level, effect in effects.items():
+        for one in _study(lambda _, effect=effect: effect, loads=("0.5",)):
+            results.append({**one, "levels": {"assumption": level}})
+    study = {"name": "try", "question": "Is b better?", "designs": {"a": {}, "b": {}}, "metrics": ["mean_wait_s"]}
+    findings = StudyFindings(study, results)
+    verdicts = {h.assumption: h.verdict for h in findings.conclusions}
+    assert verdicts == {"same": "holds", "none": "fades", "other": "turns"}
+    text = render(study_page(findings))
+    assert "1 of 3 conclusions against a hold" in text
+    assert len(findings.tables()["assumptions"]) == 3
+
+
+def test_a_factor_varied_alone_gives_one_break_even() -> None:
+    """Points at which only another factor moves are no line along this one."""
+    results = [{**r, "levels": {"load": r["levels"]["load"], "size": "1"}} for r in _study(lambda x: 100 * (x - 0.7))]
+    results += [{**r, "levels": {"load": "0.5", "size": "2"}} for r in _study(lambda _: 1.0, loads=("0.5",))]
+    found = break_evens(StudyTable(results), "a", ["mean_wait_s"])
+    assert [(one.factor, one.others) for one in found] == [("load", (("size", "1"),)), ("size", (("load", "0.5"),))]

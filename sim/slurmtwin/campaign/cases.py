@@ -11,15 +11,16 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import ValidationError
 
 from slurmtwin import __version__
-from slurmtwin.campaign.study_file import Changes, LoadedStudy, changed
+from slurmtwin.campaign.study_file import Changes, LoadedStudy, Study, changed
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.scenario import Scenario
 
+OPTIONS = "options."
+"""A change that begins so is no part of the scenario: `options.tie_seed` shuffles simultaneous events."""
 RESULT_FORMAT = 1
 """Counts up when what a run's result holds, or how it is computed, changes."""
 
@@ -47,10 +48,9 @@ class Case:
 def cases(loaded: LoadedStudy, seeds: int | None = None) -> Iterator[Case]:
     """The cases with `seeds` replications each (default: the file's count), seed by seed."""
     study = loaded.study
-    choices = [[(factor.name, *choice) for choice in factor.choices()] for factor in study.factors]
     points = [
         (design, combination, _joined(study.designs[design], combination))
-        for combination in itertools.product(*choices)
+        for combination in combinations(study)
         for design in study.designs
     ]
     documents = [json.dumps(changes, sort_keys=True) for _, _, changes in points]
@@ -68,7 +68,23 @@ def cases(loaded: LoadedStudy, seeds: int | None = None) -> Iterator[Case]:
             index += 1
 
 
-def _joined(design: Changes, combination: tuple[tuple[str, str, Changes], ...]) -> Changes:
+Combination = tuple[tuple[str, str, Changes], ...]
+
+
+def combinations(study: Study) -> Iterator[Combination]:
+    """(factor, level, changes) of each point: all of them, or the first levels and then one factor after the other."""
+    choices = [[(factor.name, *choice) for choice in factor.choices()] for factor in study.factors]
+    if study.crossing == "all":
+        yield from itertools.product(*choices)
+        return
+    base = [levels[0] for levels in choices]
+    yield tuple(base)
+    for place, levels in enumerate(choices):
+        for level in levels[1:]:
+            yield (*base[:place], level, *base[place + 1 :])
+
+
+def _joined(design: Changes, combination: Combination) -> Changes:
     """The design's changes, then those of the levels. Raises InputError when two set one place."""
     out = dict(design)
     for name, level, changes in combination:
@@ -84,9 +100,18 @@ def _key(text: str, seed: int, warm_up: str) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:20]
 
 
+def tie_seed_of(case: Case) -> int | None:
+    """The seed that shuffles simultaneous events of a case; None: first in, first out. Raises InputError."""
+    options = {k.removeprefix(OPTIONS): v for k, v in json.loads(case.changes).items() if k.startswith(OPTIONS)}
+    seed = options.pop("tie_seed", None)
+    if options or not (seed is None or isinstance(seed, int)):
+        raise InputError(f"{OPTIONS}{next(iter(options), 'tie_seed')} is no option", hint="options.tie_seed: 1")
+    return seed
+
+
 def scenario_of(loaded: LoadedStudy, case: Case) -> Scenario:
     """The scenario that a case runs. Raises InputError when a change makes it no scenario."""
-    changes: dict[str, Any] = json.loads(case.changes)
+    changes = {place: value for place, value in json.loads(case.changes).items() if not place.startswith(OPTIONS)}
     try:
         return Scenario.model_validate(changed(loaded.document, changes))
     except ValidationError as error:

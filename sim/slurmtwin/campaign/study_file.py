@@ -66,6 +66,9 @@ class Study(Strict):
     baseline: str = Field("", description="the design others are compared with; default: the first")
     grades: dict[str, str] = Field(default_factory=dict, description="how far each design's model was checked")
     factors: list[Factor] = Field(default_factory=list)
+    crossing: Literal["all", "one-at-a-time"] = Field(
+        "all", description="every combination of levels, or each factor alone with the others at their first level"
+    )
     seeds: Seeds = Seeds()
     metrics: list[str] = Field(default=["mean_wait_s", "p95_wait_s", "mean_bounded_slowdown"], min_length=1)
     warm_up: Literal["mser-5", "none"] = "mser-5"

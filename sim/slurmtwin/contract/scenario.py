@@ -151,12 +151,24 @@ class GenerateFeedback(Strict):
 Generate = Annotated[GenerateLublin | GenerateBurst | GenerateFeedback, Field(discriminator="model")]
 
 
+class Dispatch(Strict):
+    """Who sends each job to one of several clusters, each a partition with nodes of its own (world twin)."""
+
+    clusters: list[str] = Field(min_length=1, description="the partitions, in the order in which equals are chosen")
+    policy: Literal["none", "home", "least-loaded"] = Field(
+        "none", description="none: as the job says; home: its user's cluster; least-loaded: by what was last heard"
+    )
+    staleness: DurationNs = Field(0, description="a cluster tells its load so often; 0: at every job")
+    remembers: bool = Field(False, description="counts what it sent itself since it last heard")
+
+
 class Workload(Strict):
     """The jobs: listed, read from a file, or generated; all three may be given and are merged by time."""
 
     jobs: list[JobLine] = Field(default_factory=list)
     file: WorkloadFile | None = None
     generate: Generate | None = None
+    dispatch: Dispatch | None = None
 
 
 class DaemonFault(Strict):
@@ -338,6 +350,7 @@ _MODELS: Final = (
     SlurmSection,
     SlurmFilePaths,
     JobLine,
+    Dispatch,
     Workload,
     WorkloadFile,
     GenerateLublin,

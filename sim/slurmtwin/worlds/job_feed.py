@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from slurmtwin.contract.jobs import JobRequest
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.worlds.dispatcher import Dispatcher
     from slurmtwin.worlds.start_times import StartTimes
 
 NO_CONTROLLER = "Unable to contact slurm controller (connect failure)"
@@ -23,8 +24,12 @@ NO_CONTROLLER = "Unable to contact slurm controller (connect failure)"
 class JobFeed:
     """Hands the requests of one workload to the cluster."""
 
-    def __init__(self, cluster: SlurmCluster, requests: Iterator[JobRequest], times: StartTimes) -> None:
+    def __init__(
+        self, cluster: SlurmCluster, requests: Iterator[JobRequest], times: StartTimes,
+        dispatcher: Dispatcher | None = None,
+    ) -> None:  # fmt: skip
         self._cluster = cluster
+        self._dispatcher = dispatcher
         self._requests = requests
         self._times = times
         self._waiting: dict[int, list[JobRequest]] = {}
@@ -72,6 +77,8 @@ class JobFeed:
     def deliver(self, request: JobRequest) -> None:
         """The submit RPC reaches the controller, or the command fails when none answers (slurm.md 5.4)."""
         cluster = self._cluster
+        if self._dispatcher is not None:
+            request = self._dispatcher.place(request, cluster.env.now_ns)
         if request.cancel_ns is not None:
             cancel_ns = max(request.cancel_ns, cluster.env.now_ns)
             cluster.env.call_at(cancel_ns, self._cancel, request.job_id)
@@ -102,6 +109,8 @@ class JobFeed:
     def job_over(self, number: int) -> None:
         """A job has ended for good or was refused: whoever waits for it thinks, then submits."""
         self._open.pop(number, None)
+        if self._dispatcher is not None:
+            self._dispatcher.over(number, self._cluster.env.now_ns)
         for request in self._waiting.pop(number, ()):
             at_ns = self._cluster.env.now_ns + request.think_ns + self._cluster.costs.submit_rpc_ns
             self._thinking += 1

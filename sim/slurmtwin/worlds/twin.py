@@ -38,6 +38,7 @@ from slurmtwin.models.slurmctld.states import Reason
 from slurmtwin.workload.resolve import resolve
 from slurmtwin.workload.slurm_conf import cluster_conf
 from slurmtwin.worlds.calibration import load_host_costs, load_host_noise
+from slurmtwin.worlds.dispatcher import dispatcher_of
 from slurmtwin.worlds.job_feed import JobFeed
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.start_times import StartTimes
@@ -101,7 +102,7 @@ class TwinWorld:
         self.sink = sink
         self.cluster = SlurmCluster(self.env, conf, sink, self.costs, self._times.epoch_ns, self._assembly)
         self.cluster.slurmds.programs_act = scenario.slurm.conf.get("ResumeProgram") not in _NO_PROGRAMS
-        self.feed = JobFeed(self.cluster, iter(jobs), self._times)
+        self.feed = JobFeed(self.cluster, iter(jobs), self._times, dispatcher_of(scenario.workload.dispatch, conf))
         self.feed.on_change = self._maybe_over
         side = self._assembly.side(self.cluster)
         side.job_over = self.feed.job_over

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin.campaign.cases import cases, scenario_of
+from slurmtwin.campaign.cases import cases, scenario_of, tie_seed_of
 from slurmtwin.campaign.study_file import changed, load_study
 from slurmtwin.contract.errors import InputError
 
@@ -76,3 +76,29 @@ def test_a_change_needs_a_place_that_can_be() -> None:
     for place in ("a.b.c", "c.1.d", "c.x", "c.1"):
         with pytest.raises(InputError):
             changed(document, {place: 1})
+
+
+MORE = """\
+crossing: one-at-a-time
+factors:
+  - {name: burst, path: workload.generate.burst_size, values: [2, 10]}
+  - name: ties
+    levels:
+      in-order: {}
+      shuffled: {options.tie_seed: 3}
+seeds: {first: 1, count: 1}
+"""
+
+
+def test_factors_can_be_varied_one_at_a_time(study_file: Path) -> None:
+    """The first levels, then each other level alone; a shuffle of ties is no part of the scenario."""
+    text = study_file.read_text()
+    study_file.write_text(text[: text.index("factors:")] + MORE)
+    loaded = load_study(study_file)
+    found = [case for case in cases(loaded) if case.design == "backfill"]
+    assert [case.point for case in found] == [
+        "burst=2 ties=in-order", "burst=10 ties=in-order", "burst=2 ties=shuffled",
+    ]  # fmt: skip
+    assert [tie_seed_of(case) for case in found] == [None, None, 3]
+    assert scenario_of(loaded, found[2]) == scenario_of(loaded, found[0])
+    assert found[2].key != found[0].key
