@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from slurmtwin.contract.cluster_facts import ClusterFacts
 from slurmtwin.contract.errors import InputError
@@ -141,8 +141,19 @@ def fault_of(row: Row) -> dict[str, Any]:
 
 
 def forgets(row: Row) -> bool:
-    """May slurmctld have forgotten something at this row: a crash (slurm.md 5.3), or its state is lost."""
-    return row.kind == "slurmctld.crashed" or kills_slurmctld(row) or loses_state(row)
+    """May slurmctld have forgotten something at this row: a crash (slurm.md 5.3), its host gone, or its state lost."""
+    return row.kind == "slurmctld.crashed" or kills_slurmctld(row) or loses_state(row) or takes_its_host(row)
+
+
+HOST_FAULTS: Final = ("kube_node.pause", "kube_node.stop", "kube_node.restart", "kube_node.delete")
+
+
+def takes_its_host(row: Row) -> bool:
+    """slurmctld's machine goes: whoever serves next begins with the last save (seen: x4, a start is made again)."""
+    if row.kind != "fault.injected":
+        return False
+    fault = fault_of(row)
+    return fault.get("kind") in HOST_FAULTS and fault.get("target") == "node-of:slurmctld"
 
 
 def kills_slurmctld(row: Row) -> bool:

@@ -279,10 +279,12 @@ def test_a_crash_may_roll_a_job_back_once() -> None:
         ({"kind": "process.signal", "target": "slurmctld"}, Outcome.HOLDS),
         ({"kind": "process.signal", "target": "slurmctld", "signal": "STOP"}, Outcome.BROKEN),
         ({"kind": "process.signal", "target": "slurmd"}, Outcome.BROKEN),
+        ({"kind": "kube_node.pause", "target": "node-of:slurmctld"}, Outcome.HOLDS),
+        ({"kind": "kube_node.pause", "target": "node-of:slurmd:w-1"}, Outcome.BROKEN),
     ],
 )
 def test_only_a_killed_slurmctld_forgets(fault: dict[str, str], outcome: Outcome) -> None:
-    """In pods the fault's own row tells of the crash; a stopped slurmctld or a killed slurmd forgets no start."""
+    """In pods the fault's own row tells of the crash; a stopped slurmctld, or a slurmd that goes, forgets no start."""
     again = [row(20, "job.started", 1, "n1", value=1, unit="cpu", by="main")]
     rows = in_order(job_story(1, 0, 2, 50), [row(10, "fault.injected", actor="fault", fault=fault)], again)
     assert verdict("legal-states", a_history(rows)) is outcome

@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -72,16 +73,16 @@ def make(say: Say) -> str:
         raise EnvironmentMissingError(f"{IMPLEMENTATION} is missing: the operator's image is built from a checkout")
     origin = make_base(RELEASE, say)
     say(f"building {NAME} (base image: {origin})")
-    context = cache_folder() / "operator" / "context"
-    shutil.rmtree(context, ignore_errors=True)
-    shutil.copytree(wheels(), context / "site")
-    for folder, target in SOURCES:
-        shutil.copytree(folder, context / "site" / target, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(SINGLE[0], context / "site" / SINGLE[1])
-    shutil.copy(IMPLEMENTATION / "Dockerfile", context)
-    docker(
-        "build", "--network", "host", "--build-arg", f"BASE={RELEASE.base}", "--label",
-        f"{RECIPE_LABEL}={recipe_digest()}", "-t", NAME, str(context), limit_s=900,
-    )  # fmt: skip
-    shutil.rmtree(context)
+    digest = recipe_digest()
+    with tempfile.TemporaryDirectory(prefix="slurmtwin-operator-") as name:  # runs beside each other may build at once
+        context = Path(name)
+        shutil.copytree(wheels(), context / "site")
+        for folder, target in SOURCES:
+            shutil.copytree(folder, context / "site" / target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(SINGLE[0], context / "site" / SINGLE[1])
+        shutil.copy(IMPLEMENTATION / "Dockerfile", context)
+        docker(
+            "build", "--network", "host", "--build-arg", f"BASE={RELEASE.base}", "--label",
+            f"{RECIPE_LABEL}={digest}", "-t", NAME, str(context), limit_s=900,
+        )  # fmt: skip
     return NAME
