@@ -502,21 +502,57 @@ def test_an_object_that_went_while_a_watch_was_broken_is_dropped() -> None:
     play(story)
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [({"cluster": "nowhere"}, "there is no Cluster nowhere"), ({}, "scaleSource power")],
-)
-def test_what_cannot_be_carried_is_refused_with_its_reason(change: dict[str, Any], why: str) -> None:
-    """A NodeSet without its Cluster; a switch that this shell does not carry."""
+def test_what_cannot_be_carried_is_refused_with_its_reason() -> None:
+    """A NodeSet without its Cluster."""
 
     async def story(b: Bench) -> None:
-        b.kube.put("nodesets", node_set(1, **change))
+        b.kube.put("nodesets", node_set(1, cluster="nowhere"))
         await b.step()
         assert b.names("pods") == []
         (condition,) = b.get(NODE_SET)["status"]["conditions"]
-        assert why in condition["message"]
+        assert "there is no Cluster nowhere" in condition["message"]
+
+    play(story)
+
+
+def test_slurms_power_saving_says_which_pods_there_are() -> None:
+    """POWERING_UP makes the pod of that name, POWERING_DOWN takes it without a drain; silence changes nothing."""
+
+    async def story(b: Bench) -> None:
+        b.kube.put("nodesets", node_set(3))
+        for name, state in (("w-0", "POWERED_DOWN"), ("w-1", "POWERING_UP"), ("w-2", "POWERED_DOWN")):
+            b.slurm.add_node(name, "IDLE", state)
+        await b.step()
+        assert b.names("pods") == ["w-1"]
+        b.run_pods()
+        b.slurm.nodes["w-2"]["state"] = ["IDLE", "POWERING_UP"]
+        await b.step(seconds=5)
+        b.run_pods()
+        assert b.names("pods") == ["w-1", "w-2"]
+        b.slurm.mode = "error"
+        b.slurm.nodes["w-1"]["state"] = ["IDLE", "POWERING_DOWN"]
+        await b.step(seconds=5)
+        assert b.names("pods") == ["w-1", "w-2"]
+        b.slurm.mode = "answers"
+        await b.step(seconds=5)
+        assert b.names("pods") == ["w-2"]
+        assert not [path for _, path, body in b.slurm.calls if body and "DRAIN" in body.get("state", ())]
 
     play(story, switches={"scaleSource": "power"})
+
+
+def test_a_node_set_that_no_schema_saw_costs_its_cluster_nothing() -> None:
+    """The set is refused; of it the Cluster writes its name alone."""
+
+    async def story(b: Bench) -> None:
+        bad = node_set(1, cpu="1\nProlog=x", partition={"options": {"MaxTime": "1\nProlog=x", "Prolog": "y"}})
+        b.kube.put("nodesets", bad)
+        await b.step(CLUSTER)
+        text = b.kube.objects["ns", "configmaps", "c-conf"]["data"]["slurm.conf"]
+        assert "Prolog" not in text
+        assert "PartitionName=w Nodes=w\n" in text
+
+    play(story)
 
 
 def test_a_node_set_whose_cluster_is_gone_can_be_deleted() -> None:

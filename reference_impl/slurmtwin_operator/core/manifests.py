@@ -153,11 +153,13 @@ def pod_spec(o: NodeSetObserved) -> dict[str, Any]:
     name, spec, switches, version = o.me.name, o.spec, o.switches, o.version
     resources = {"cpu": spec.cpu, "memory": spec.memory, **spec.resources}
     features = ",".join((name, *spec.features))
+    how, brought = ["-Z"], ["--conf", f"Feature={features}"]
+    if switches.scale_source == "power":  # slurm.conf knows the node, and each start is a boot (core/power.py)
+        how, brought = ["-b"], []
     context: dict[str, Any] = {"privileged": True} if spec.privileged else {"allowPrivilegeEscalation": False}
     slurmd: dict[str, Any] = {
         "name": "slurmd", "image": spec.image, "imagePullPolicy": "IfNotPresent",
-        "args": ["slurmd", "-Z", "-N", "$(POD_NAME)", "--conf-server", f"{spec.cluster}-ctld:{CTLD_PORT}", "--conf",
-                 f"Feature={features}"],
+        "args": ["slurmd", *how, "-N", "$(POD_NAME)", "--conf-server", f"{spec.cluster}-ctld:{CTLD_PORT}", *brought],
         "env": [POD_NAME], "ports": [{"name": "slurmd", "containerPort": SLURMD_PORT}],
         "resources": {"requests": resources, "limits": resources},
         "readinessProbe": probe(version, "/readyz", SLURMD_PORT, 3),
@@ -165,7 +167,7 @@ def pod_spec(o: NodeSetObserved) -> dict[str, Any]:
         "startupProbe": probe(version, "/livez", SLURMD_PORT, START_FAILURES), "securityContext": context,
         "volumeMounts": [*_mounts(spec), SECRETS_MOUNT, *([LOG_MOUNT] if o.log_claim else [])],
     }  # fmt: skip
-    if switches.prestop != "none":
+    if switches.prestop != "none" and switches.scale_source != "power":  # a node set DOWN is never powered up
         slurmd["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _prestop(switches.prestop)]}}}
     return {
         "containers": [slurmd],

@@ -186,7 +186,7 @@ class NodeSetObserved:
     applied: tuple[Applied, ...] = ()
     conditions: tuple[Condition, ...] = ()
     power: tuple[str, ...] = ()
-    """With scale_source power: slots that Slurm's ResumeProgram wants up."""
+    """With scale_source power: slots that Slurm wants up (core/power.py wanted_up())."""
     unreachable_s: int = 300
     version: str = "26.05"
     """Slurm release, and tolerance of unreachable machines: those of its Cluster."""
@@ -206,6 +206,11 @@ class NodeSetFact:
     name: str
     partition: bool = True
     options: tuple[tuple[str, str], ...] = ()
+    nodes: int = 0
+    """With scale_source power: how many nodes it may have, and what each is."""
+    cpu: str = "1"
+    memory: str = "1Gi"
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

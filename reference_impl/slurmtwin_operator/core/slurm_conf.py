@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from slurmtwin_operator.core import power
 from slurmtwin_operator.core.manifests import CTLD_PORT, DBD_PORT, JWT_KEY, LOG_DIR, SLURMD_PORT, shared_key
 from slurmtwin_operator.core.observed import ClusterObserved, NodeSetFact
 from slurmtwin_operator.core.spec import CONF_WORD, DNS_LABEL, PARTITION_OPTIONS
@@ -46,7 +47,9 @@ def _ordered(pairs: Iterable[tuple[str, str]], o: ClusterObserved) -> list[tuple
 def _settings(o: ClusterObserved) -> list[tuple[str, str]]:
     """All options beside nodes and partitions."""
     lower = {key.lower() for key in o.spec.conf}
-    pairs = [(k, v) for k, v in DEFAULTS.items() if k.lower() not in lower]
+    saved = o.spec.switches.scale_source == "power"
+    defaults = DEFAULTS | power.DEFAULTS if saved else DEFAULTS
+    pairs = [(k, v) for k, v in defaults.items() if k.lower() not in lower]
     pairs += [(k, v) for k, v in o.spec.conf.items() if k.lower() != "slurmctldparameters"]
     wished = next((v.split(",") for k, v in o.spec.conf.items() if k.lower() == "slurmctldparameters"), [])
     parameters = [*PARAMETERS, *(w for w in sorted(set(wished)) if w and w not in PARAMETERS)]
@@ -60,6 +63,8 @@ def _settings(o: ClusterObserved) -> list[tuple[str, str]]:
         ("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"), ("SlurmdPidFile", "/run/slurm/slurmd.pid"),
         ("MailProg", "/bin/true"),
     ]  # fmt: skip
+    if saved:
+        fixed += power.SETTINGS.items()
     if o.spec.accounting is not None:
         fixed += [("AccountingStorageType", "accounting_storage/slurmdbd"),
                   ("AccountingStorageHost", f"{o.me.name}-dbd"), ("AccountingStoragePort", str(DBD_PORT))]  # fmt: skip
@@ -97,6 +102,8 @@ def render(o: ClusterObserved, kept: Iterable[str] = ()) -> str:
     if o.spec.switches.conf_order == "sorted":
         facts.sort(key=lambda fact: fact.name)
     for fact in facts:
+        if o.spec.switches.scale_source == "power" and fact.nodes:
+            lines.append(power.node_line(fact))
         lines.append(f"NodeSet={fact.name} Feature={fact.name}")
         if fact.partition:
             lines.append(_partition(fact, o))

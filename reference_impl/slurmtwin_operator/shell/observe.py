@@ -23,6 +23,7 @@ from slurmtwin_operator.core.observed import (
     Policy,
     Slurm,
 )  # fmt: skip
+from slurmtwin_operator.core.power import wanted_up
 from slurmtwin_operator.core.spec import ClusterSpec, NodeSetSpec, PodGroupSpec
 from slurmtwin_operator.core.switches import SAFEST, Switches
 from slurmtwin_operator.shell import objects as o
@@ -123,7 +124,7 @@ class Observer:
         switches, rest, cluster = SAFEST, None, None
         if found is not None:
             cluster = ClusterSpec.model_validate(found["spec"])
-            switches = _carried(cluster.switches)
+            switches = cluster.switches
             rest = self._client(place, cluster, await self._api.get("Secret", key.namespace, f"{spec.cluster}-keys"))
         elif "deletionTimestamp" not in item["metadata"]:
             raise RefusedError(f"there is no Cluster {spec.cluster}")
@@ -140,7 +141,8 @@ class Observer:
         observed = NodeSetObserved(
             o.identity(item), spec, switches, self._policy, tuple(o.pod(p, key.name) for p in pods),
             self._machines(spec, pods, switches), answer.slurm, tuple(o.applied(b) for b in beside),
-            o.conditions(item), (), cluster.worker_unreachable_s if cluster else 300,
+            o.conditions(item), wanted_up(answer.slurm.nodes, key.name),
+            cluster.worker_unreachable_s if cluster else 300,
             cluster.version if cluster else "26.05", (cluster.log_claim or "") if cluster else "",
         )  # fmt: skip
         return View(observed, rest)
@@ -243,16 +245,14 @@ class Observer:
 
 
 def _fact(item: o.Object) -> NodeSetFact:
-    part = item["spec"].get("partition") or {}
-    options = tuple((str(k), str(v)) for k, v in (part.get("options") or {}).items())
-    return NodeSetFact(item["metadata"]["name"], bool(part.get("enabled", True)), options)
-
-
-def _carried(switches: Switches) -> Switches:
-    """Switches that this shell can carry. Raises RefusedError for the one it cannot."""
-    if switches.scale_source == "power":
-        raise RefusedError("switch scaleSource power: nothing on a cluster tells this operator whom Slurm wants up")
-    return switches
+    """What its Cluster needs to know; of a set that is refused no more than its name."""
+    name = item["metadata"]["name"]
+    try:
+        spec = NodeSetSpec.model_validate(item["spec"])
+    except ValidationError:
+        return NodeSetFact(name)
+    options = tuple(spec.partition.options.items())
+    return NodeSetFact(name, spec.partition.enabled, options, spec.replicas, spec.cpu, spec.memory, spec.features)
 
 
 def _loaded(said: int | None, text: str) -> str:

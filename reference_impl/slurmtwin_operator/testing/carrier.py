@@ -199,5 +199,5 @@ class Carrier:
             elif disturbance.kind == "lag":
                 observed = haunted(observed, self.kube.buried, disturbance)
             elif disturbance.kind == "shuffle":
-                observed = shuffled(observed, disturbance.seed + len(self._seen[name]))
+                observed = shuffled(observed, disturbance.seed + self.kube.now // POLL_NS)
         return observed

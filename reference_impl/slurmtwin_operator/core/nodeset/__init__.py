@@ -59,7 +59,7 @@ def _pods(p: Pass) -> tuple[tuple[str, int], ...]:
         scale.condemn(p)
         update.choose(p)
     else:
-        sync_objects(p.actions, p.reasons, (worker_set(p.o, scale.wanted_number(p.o)),), p.o.applied)
+        sync_objects(p.actions, p.reasons, (worker_set(p.o, scale.set_size(p.o)),), p.o.applied)
     drains.sync_drains(p)
     drains.link_records(p)
     drains.protect(p)

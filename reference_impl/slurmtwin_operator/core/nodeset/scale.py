@@ -9,6 +9,7 @@ from slurmtwin_operator.core.actions import CreatePod, DeleteObject, Guard, Why
 from slurmtwin_operator.core.manifests import worker_pod
 from slurmtwin_operator.core.nodeset.survey import REGISTER_NS, Member, Pass, slot_key
 from slurmtwin_operator.core.observed import NodeSetObserved
+from slurmtwin_operator.core.power import suspended
 
 
 def wanted_slots(o: NodeSetObserved) -> frozenset[str] | None:
@@ -18,8 +19,16 @@ def wanted_slots(o: NodeSetObserved) -> frozenset[str] | None:
     if o.spec.scaling == "per-node":
         return frozenset(node.name for node in o.kube_nodes if node.selected)
     if o.switches.scale_source == "power":
+        if o.slurm.answer != "fresh":  # nobody says whom Slurm wants up: those that are there stay
+            return frozenset(pod.slot for pod in o.pods if not pod.deleting)
         return frozenset(o.power)
     return None
+
+
+def set_size(o: NodeSetObserved) -> int:
+    """Replicas of a StatefulSet: it has no gaps, so with named slots it reaches up to the highest."""
+    slots = wanted_slots(o)
+    return o.spec.replicas if slots is None else max((slot_key(slot)[0] + 1 for slot in slots), default=0)
 
 
 def wanted_number(o: NodeSetObserved) -> int:
@@ -39,7 +48,7 @@ def condemn(p: Pass) -> None:
         victims = victims_of(p, live)[:surplus] if surplus > 0 else ()
     for m in victims:
         m.condemned = True
-        m.want = "scale-in"
+        m.want = "" if is_suspended(m) else "scale-in"
 
 
 def victims_of(p: Pass, live: list[Member]) -> list[Member]:
@@ -78,9 +87,14 @@ _KEYS: Final[dict[str, Callable[[Member, Pass, dict[str, int]], Any]]] = {
 """What each key of the switch victim_order sorts by; the lower goes first."""
 
 
+def is_suspended(m: Member) -> bool:
+    """Slurm itself has powered the node down: a drain would keep it from ever being powered up again."""
+    return m.slurm is not None and suspended(m.slurm)
+
+
 def removable(m: Member, p: Pass) -> bool:
     """May this pod go now without taking a job with it?"""
-    if not p.sw.drain_before_delete or m.dead:
+    if not p.sw.drain_before_delete or m.dead or (p.usable and is_suspended(m)):
         return True
     answer = p.o.slurm.answer
     if answer != "fresh":
@@ -93,7 +107,7 @@ def removable(m: Member, p: Pass) -> bool:
 
 def remove(m: Member, p: Pass) -> None:
     """Delete the pod; where the design re-checks, only if its node is idle when asked again."""
-    guarded = p.sw.recheck and p.sw.drain_before_delete and not m.dead
+    guarded = p.sw.recheck and p.sw.drain_before_delete and not m.dead and not is_suspended(m)
     guard = Guard(m.pod.name, idle=True) if guarded else None
     p.actions.append(DeleteObject("Pod", m.pod.name, m.pod.uid, guard))
     p.remember_delete(m.pod)
