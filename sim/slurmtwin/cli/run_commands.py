@@ -110,7 +110,7 @@ def replay(
         "wall_s": resources["wall_s"], "jobs_per_s": rate, "max_rss_mb": resources["max_rss_mb"],
         "mean_wait_s": done.mean_wait_s, "event_hash": done.run.event_hash, "events": done.run.event_count,
         "stop_reason": done.run.stop_reason, "seed": seed, "starts": starts, "out": out,
-        "warnings": warnings,
+        "core": done.run.manifest.parameters["core"], "warnings": warnings,
     }  # fmt: skip
     if as_json:
         emit_json("replay", document)

@@ -127,6 +127,18 @@ class Environment(simpy.Environment):
         """Run `action(argument)` after delay_ns >= 0."""
         return self.call_at(self.now_ns + delay_ns, action, argument)
 
+    @property
+    def planned(self) -> list[Action]:
+        """What is still to come, in no order."""
+        events: list[Any] = [item[3] for item in self._queue]
+        return [event.action for event in events if type(event) is Call and event.action is not None]
+
+    def played_elsewhere(self, until_ns: int, events: int) -> None:
+        """Compiled code has played the rest of the run: so many events, the last one then."""
+        self._now = self.now_ns = until_ns
+        self.event_count += events
+        self.stop_reason = "done"
+
     def stop(self, reason: str) -> None:
         """End the run after the current event; `reason` becomes stop_reason."""
         self.stop_reason = reason

@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import json
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Protocol
 
 from slurmtwin.contract.events import COLUMNS, EVENT_SCHEMA, Event, Kind, hash_line
 from slurmtwin.engine.parquet_events import ParquetEvents
@@ -22,6 +22,24 @@ Row = tuple[int, Kind, str, int | None, str | None, int | None, str | None, str 
 """The columns of an event that a model fills; Event appends those that are the same in every row of the twin."""
 NARROW: Final = 9
 """Columns of such a row; one of a pod has t_err_ns and pod_uid as well."""
+
+
+class Block(Protocol):
+    """Rows of a compiled run (models/slurmctld/compiled/table.py)."""
+
+    count: int
+    text: memoryview
+    """contract.events.hash_line() of each row, one after the other."""
+
+    def columns(self) -> dict[str, Any]:
+        """Arrow arrays of the columns that a row of the sink gives."""
+        ...
+
+    def events(self) -> list[Event]:
+        """The rows one by one."""
+        ...
+
+
 _DETAIL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
@@ -88,6 +106,18 @@ class EventSink:
         self._flush()
         self._take([event])
         self._flushed += 1
+
+    def add_block(self, block: Block) -> None:
+        """Add many rows at once, which are columns already."""
+        self._flush()
+        self._hash.update(block.text)
+        if self._parquet is not None:
+            self._parquet.add_columns(block.columns(), block.count, self._flushed)
+        elif self._target is not None:
+            self._write_lines(block.events())
+        if self.kept is not None:
+            self.kept += block.events()
+        self._flushed += block.count
 
     def _flush(self) -> None:
         block = self._block

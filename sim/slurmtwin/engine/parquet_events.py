@@ -15,8 +15,8 @@ from slurmtwin.contract.events import Event, arrow_schema
 if TYPE_CHECKING:
     from slurmtwin.engine.event_sink import Row
 
-GROUP_BLOCKS: Final = 8
-"""Blocks that share one row group of the file."""
+GROUP_ROWS: Final = 65_536
+"""Rows of the file's row groups, at least."""
 FILLED: Final = Event._fields[:11]
 """The columns that a row of the sink may give: the first nine, or all; the others are the same in every row."""
 _CONSTANT: Final = ("0", "None", "None\n")
@@ -32,6 +32,7 @@ class ParquetEvents:
         self._path = path
         self._writer: Any = None
         self._group: list[Any] = []
+        self._rows = 0
 
     def add(self, rows: Sequence[Row], first: int) -> memoryview:
         """Take a block whose first row has seq `first`; returns the block's text for the event hash."""
@@ -43,15 +44,23 @@ class ParquetEvents:
             name: pa.array(values, schema.field(name).type)
             for name, values in zip(FILLED[: len(rows[0])], zip(*rows, strict=True), strict=True)
         }
-        self._group.append(pa.Table.from_arrays(self._all_columns(columns, len(rows), first), schema=schema))
-        if len(self._group) >= GROUP_BLOCKS:
-            self._write()
+        self.add_columns(columns, len(rows), first)
         texts = [column.cast(pa.string()) for column in columns.values()]
         lines = pc.binary_join_element_wise(
             *texts, *_CONSTANT[len(texts) - 9 :], "\t", null_handling="replace", null_replacement="None"
         )  # fmt: skip
         ends, text = memoryview(lines.buffers()[1]).cast("i"), memoryview(lines.buffers()[2])
         return text[: ends[len(rows)]]
+
+    def add_columns(self, columns: dict[str, Any], count: int, first: int) -> None:
+        """Take `count` rows, the first of seq `first`, as Arrow arrays of the columns of FILLED."""
+        import pyarrow as pa
+
+        table = pa.Table.from_arrays(self._all_columns(columns, count, first), schema=arrow_schema())
+        self._group.append(table)
+        self._rows += count
+        if self._rows >= GROUP_ROWS:
+            self._write()
 
     def _all_columns(self, columns: dict[str, Any], count: int, first: int) -> list[Any]:
         import pyarrow as pa
@@ -78,6 +87,7 @@ class ParquetEvents:
         if self._group:
             self._writer.write_table(pa.concat_tables(self._group).combine_chunks())
             self._group = []
+            self._rows = 0
 
     def abandon(self) -> None:
         """Close the unfinished file, if there is one."""

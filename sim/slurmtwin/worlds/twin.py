@@ -6,17 +6,16 @@ import gc
 import json
 import resource
 import time as wall_clock
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from slurmtwin.contract.clock import DAY, SECOND
 from slurmtwin.contract.cluster_facts import facts_of
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.events import Kind
-from slurmtwin.contract.jobs import to_dict
 from slurmtwin.contract.manifest import (
     Manifest,
     environment_block,
@@ -33,13 +32,16 @@ from slurmtwin.engine.random_streams import RandomStreams
 from slurmtwin.models import faults
 from slurmtwin.models.slurm_cluster import SlurmCluster
 from slurmtwin.models.slurmctld.assemble import Assembly
+from slurmtwin.models.slurmctld.compiled import NotPlainError
 from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
 from slurmtwin.models.slurmctld.states import Reason
 from slurmtwin.workload.resolve import resolve
 from slurmtwin.workload.slurm_conf import cluster_conf
 from slurmtwin.worlds.calibration import load_host_costs, load_host_noise
+from slurmtwin.worlds.compiled_run import WORTH_COMPILING, play_compiled, scenario_reason
 from slurmtwin.worlds.dispatcher import dispatcher_of
 from slurmtwin.worlds.job_feed import JobFeed
+from slurmtwin.worlds.request_spool import RequestSpool
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.start_times import StartTimes
 
@@ -82,12 +84,16 @@ class TwinOptions:
     is not here has its calibrated median."""
     scaled: Mapping[str, float] = field(default_factory=dict)
     """contract.pod_durations.RULES name -> factor of that constant of the models (a verdict's power: 0.5 and 2)."""
+    core: Literal["auto", "twin", "compiled"] = "auto"
+    """Who plays the run: compiled code where it can and pays, never, or wherever it can (compiled_run.py)."""
     watch: AttemptTrace | None = None
     """Record every attempt to place one job (worlds/why.py)."""
 
 
 class TwinWorld:
     """One cluster, its users and its faults on one environment."""
+
+    stall_ns = STALL_NS
 
     def __init__(
         self, scenario: Scenario, conf: ClusterConf, jobs: Iterable[JobRequest], options: TwinOptions, sink: EventSink
@@ -176,10 +182,21 @@ class TwinWorld:
         if ctld is None or ctld.running or ctld.completing or self._open_jobs(ctld):
             return
         self._stopping = True
-        self.env.call_in(self._scenario.after + self._settle_ns(), self._stop)
+        self.env.call_in(self.settle_ns(), self._stop)
 
-    def _settle_ns(self) -> int:
-        return SECOND  # what belongs to the last job's end still happens
+    def settle_ns(self) -> int:
+        """How long the run goes on behind the last job."""
+        return self._scenario.after + SECOND  # what belongs to the last job's end still happens
+
+    def unknown_plans(self) -> str | None:
+        """What is planned beside the users and slurmctld's own loops; None: nothing."""
+        ctld = self.cluster.ctld
+        assert ctld is not None
+        loops = (ctld.background, ctld.schedulers, getattr(ctld.schedulers, "backfill", None))
+        for action in self.env.planned:
+            if action not in (self._open, self._stalled) and getattr(action, "__self__", None) not in loops:
+                return f"{getattr(action, '__qualname__', action)} is planned"
+        return None
 
     def _open_jobs(self, ctld: Slurmctld) -> bool:
         """Some job may still run: not held, no dependency that can never be met."""
@@ -243,29 +260,17 @@ def run_scenario(
     requests: Iterable[JobRequest] = stream if stream is not None else jobs or ()
     folder = options.folder
     run_id = sha256_text(f"{scenario.model_dump_json(by_alias=True)}|twin|{options.seed}|{options.replication}")[:16]
-    events = folder / "events.parquet" if folder else None
     began_ns, began_cpu = wall_clock.monotonic_ns(), wall_clock.process_time_ns()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    arriving = _recorded(requests, folder) if folder is not None else iter(requests)
-    world, sink = _world(scenario, conf, arriving, options, (run_id, "twin", events, options.keep))
-    budget = RunBudget(scenario.budget.max_events, scenario.budget.max_time, scenario.budget.wall_limit)
-    thresholds = gc.get_threshold()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    gc.freeze()
-    try:
-        world.start()
-        why = world.env.run_within(budget)
-    except BaseException:
-        sink.abandon()
-        raise
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
+    with RequestSpool(requests, folder / "jobs.jsonl" if folder else None) as spool:
+        world, core = _play(scenario, conf, options, spool, run_id)
+    sink, why = world.sink, world.env.stop_reason
     sink.emit(world.env.now_ns, Kind.RUN_ENDED, "twin", None, None, None, None, detail_text(why=why))
     sink.close()
     wall_ns = wall_clock.monotonic_ns() - began_ns
-    manifest = _manifest(scenario, conf, options, world, why, wall_ns, wall_clock.process_time_ns() - began_cpu)
+    cpu_ns = wall_clock.process_time_ns() - began_cpu
+    manifest = _manifest(scenario, conf, options, world, core, wall_ns, cpu_ns)
     run = Run("twin", scenario.name, options.seed, sink.event_hash, sink.count, why, manifest, folder, sink.kept)
     if folder is not None:
         resolved = json.dumps(json.loads(scenario.model_dump_json(by_alias=True)), indent=1, sort_keys=True)
@@ -312,18 +317,47 @@ def not_modelled(scenario: Scenario) -> str:
     return ""
 
 
-def _recorded(requests: Iterable[JobRequest], folder: Path) -> Iterator[JobRequest]:
-    """The same requests, written to RUN/jobs.jsonl as they are taken."""
-    encode = json.JSONEncoder(separators=(",", ":")).encode
-    with (folder / "jobs.jsonl").open("w", encoding="utf-8") as stream:
-        for request in requests:
-            stream.write(encode(to_dict(request)) + "\n")
-            yield request
+def _play(
+    scenario: Scenario, conf: ClusterConf, options: TwinOptions, spool: RequestSpool, run_id: str
+) -> tuple[TwinWorld, dict[str, str]]:
+    """The world at the end of the run, and which core played it and why."""
+    first = spool.ahead(WORTH_COMPILING + 1)
+    reason = scenario_reason(scenario, options, first)
+    if reason is None:
+        spool.keep()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.freeze()
+    events = options.folder / "events.parquet" if options.folder else None
+    place = (run_id, "twin", events, options.keep)
+    requests = spool.taken()
+    world, sink = _world(scenario, conf, requests, options, place)
+    try:
+        world.start()
+        if reason is None:
+            try:
+                reason = play_compiled(world, first[0], requests)
+            except NotPlainError as error:
+                reason = str(error)
+                sink.abandon()
+                world, sink = _world(scenario, conf, spool.again(), options, place)
+                world.start()
+        if reason is not None:
+            budget = scenario.budget
+            world.env.run_within(RunBudget(budget.max_events, budget.max_time, budget.wall_limit))
+    except BaseException:
+        sink.abandon()
+        raise
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+    return world, {"name": "compiled" if reason is None else "twin", "why": reason or "a plain run"}
 
 
 def _manifest(
-    scenario: Scenario, conf: ClusterConf, options: TwinOptions, world: TwinWorld, why: str, wall_ns: int, cpu_ns: int
-) -> Manifest:
+    scenario: Scenario, conf: ClusterConf, options: TwinOptions, world: TwinWorld, core: dict[str, str], wall_ns: int,
+    cpu_ns: int,
+) -> Manifest:  # fmt: skip
     wall_s = wall_ns / SECOND
     events = world.sink.count
     return Manifest(
@@ -342,6 +376,7 @@ def _manifest(
             "slurmctld_ns": options.times.slurmctld_ns,
             "slurmd_ns": options.times.slurmd_ns,
             "tie_seed": options.tie_seed,
+            "core": core,
         },
         environment=environment_block(),
         resources={
@@ -350,7 +385,7 @@ def _manifest(
             "max_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             "events_per_s": round(events / wall_s) if wall_s else 0,
         },
-        results=_results(world, why, events),
+        results=_results(world, world.env.stop_reason, events),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,16 @@ _WORTH_COMPILING: Final = 20_000
 """Jobs tested in a run until compiled code pays for being loaded, or for being compiled on a new machine."""
 
 _COMPILED: Final = "slurmtwin.models.slurmctld.compiled_planner"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPhase:
+    """Where the agent stands between two cycles (compiled/handover.py)."""
+
+    next_ns: int | None
+    """Its next look; None: it sleeps until something changes."""
+    anchor_ns: int
+    last_s: int
 
 
 class BackfillAgent:
@@ -78,6 +89,13 @@ class BackfillAgent:
     def running(self) -> bool:
         """A cycle is under way (it may have released its locks for a moment)."""
         return self._running is not None
+
+    def phase(self) -> BackfillPhase | None:
+        """Where it stands; None when it is off, works, or has plans."""
+        if not self.enabled or self._running is not None or self._quiet is not None or self._planned:
+            return None
+        look = self._look
+        return BackfillPhase(look.at_ns if look is not None else None, self._anchor_ns, self._last_s)
 
     def _sleep_from(self, now_ns: int) -> None:
         self._anchor_ns = now_ns + self._options.interval_ns

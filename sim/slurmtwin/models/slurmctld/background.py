@@ -13,6 +13,7 @@ All duties of one look run in the order of the real loop. Times that Slurm compa
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -54,6 +55,19 @@ _NEVER: Final = 1 << 100
 """Later than any time."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoopPhase:
+    """Where a loop stands: what a compiled run goes on from (compiled/handover.py)."""
+
+    anchor_ns: int
+    lag_ns: int
+    looked_ns: int
+    next_ns: int | None
+    """The next look; None: none is wanted."""
+    due: dict[Duty, tuple[int, int]]
+    """(look, second asked for) of each armed duty."""
+
+
 class BackgroundLoop:
     """The looks of one slurmctld, from start() to stop()."""
 
@@ -92,6 +106,13 @@ class BackgroundLoop:
         if self._call is not None:
             self._call.cancel()
             self._call = None
+
+    def phase(self) -> LoopPhase:
+        """Where the loop stands now."""
+        call = self._call
+        next_ns = call.at_ns if call is not None and call.pending else None
+        due = {duty: (self._due[duty], self._asked[duty]) for duty in _DUTIES if self._due[duty] != _NEVER}
+        return LoopPhase(self._anchor_ns, self._lag_ns, self._looked_ns, next_ns, due)
 
     def first_look_ns(self, not_before_s: int, after_ns: int) -> int:
         """The first look strictly after `after_ns` at which the Unix clock shows `not_before_s` or more."""
@@ -162,6 +183,11 @@ class Periodic:
         self._ctld = ctld
         self.interval_s = interval_s
         self._last_s = loop.start_s
+
+    @property
+    def last_s(self) -> int:
+        """When it acted last, as far as that was played out."""
+        return self._last_s
 
     def acted(self) -> None:
         """The duty acts in this look."""

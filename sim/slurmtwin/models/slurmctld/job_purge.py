@@ -51,6 +51,18 @@ class Purge:
         self._period = Periodic(self._loop, self._ctld, interval_s)
         self._arm()
 
+    @property
+    def last_s(self) -> int:
+        """The second of the last pass."""
+        assert self._period is not None
+        return self._period.last_s
+
+    @property
+    def interval_s(self) -> int:
+        """Seconds from pass to pass."""
+        assert self._period is not None
+        return self._period.interval_s
+
     def stop(self) -> None:
         """slurmctld ends."""
         self._old.clear()

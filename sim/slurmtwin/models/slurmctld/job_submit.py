@@ -57,6 +57,11 @@ class Submission:
         self._join(job)
         return job
 
+    def tried(self, request: JobRequest) -> Job | None:
+        """The record that the request would get now, numbered and queued nowhere; None when it would be refused."""
+        job = Job(request, 0, self._ctld.now_s())
+        return None if self._fill(job, request) or self._admit(job) else job
+
     def _fill(self, job: Job, request: JobRequest) -> str | None:
         """The record's fields; a refusal in sbatch's words."""
         ctld = self._ctld

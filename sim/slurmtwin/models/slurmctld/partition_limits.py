@@ -260,7 +260,7 @@ class PartitionLimits:
         conf = part.conf
         known = self._open.get(conf.name)
         if known is None or known[0] is not conf:
-            known = self._open[conf.name] = (conf, part.nodes.bit_count() if self._is_open(conf) else 0)
+            known = self._open[conf.name] = (conf, part.nodes.bit_count() if self.is_open(conf) else 0)
         if job.nodes_min <= known[1] and job.cpus_min <= part.total_cpus:
             return None
         state = conf.state.upper()
@@ -278,7 +278,7 @@ class PartitionLimits:
             return Reason.PARTITION_INACTIVE
         return None
 
-    def _is_open(self, conf: PartitionConf) -> bool:
+    def is_open(self, conf: PartitionConf) -> bool:
         """No rule of this partition can keep a job that fits its size waiting."""
         return (
             conf.state.upper() == "UP"

@@ -71,6 +71,11 @@ class Pings:
         self._pinged: deque[tuple[int, int]] = deque(maxlen=4)
         """(second left in last_response, nodes) of the last ticks' answers from unwatched nodes."""
 
+    @property
+    def busy(self) -> bool:
+        """Some node is watched, so that ticks are played out."""
+        return bool(self._watched or self.ghosts or self._asked_now)
+
     # life
 
     def start(self, first_sweep: bool) -> None:

@@ -43,6 +43,10 @@ class Plan:
     """(nodes, tried from or 0 for now, tried until, start, nodes chosen): what the search said."""
     bound_s: int = FAR_S
     """From then on the passing of time alone may change it."""
+    open_ended: bool = False
+    """Its first slot is the map's last, which ends later from cycle to cycle: in bound_s it counts as of then."""
+    lasts_s: int = FAR_S
+    """bound_s without that."""
     tested: bool = False
     reserved: int = 0
     """Nodes."""
@@ -66,7 +70,8 @@ class PlainPlanner:
             options.licenses, options.running_job_reserve, options.one_resv_per_job, conf.scheduler.assoc_limit_stop,
             conf.controller.accounting_enforce, conf.preempt.type != "preempt/none", conf.version == "22.05",
         )  # fmt: skip
-        self._allowed = not any(caps) and not any(flags)
+        self.allowed = not any(caps) and not any(flags)
+        """The configuration is plain enough."""
         self._latest = conf.version == "26.05"
         self._resolution_s = options.resolution_ns // SECOND
         self._window_s = options.window_ns // SECOND
@@ -84,6 +89,7 @@ class PlainPlanner:
         self._skipped: list[int] = []
         """Tries of the present record that were over before all their slots were looked at."""
         self._idle = 0
+        self._map_end_s = 0
         self.started = 0
         self.tested = 0
         self.planned = 0
@@ -93,7 +99,7 @@ class PlainPlanner:
     def fits(self) -> bool:
         """The present queue and the present moment are plain enough."""
         ctld, queue = self._ctld, self._queue
-        if not self._allowed or queue.odd or ctld.reservations.next_change_s(ctld.now_s()) is not None:
+        if not self.allowed or queue.odd or ctld.reservations.next_change_s(ctld.now_s()) is not None:
             return False
         if sum(1 for records in queue.in_part if records) != 1 or len(ctld.nodes) != self._everything.bit_length():
             return False
@@ -115,6 +121,7 @@ class PlainPlanner:
         self.started = self.tested = self.planned = 0
         self._alive_at = -1
         self.valid_until_s = FAR_S
+        self._map_end_s = (now_s + self._window_s) // self._resolution_s * self._resolution_s
         queue.lock()
         try:
             self._plan_all(now_s)
@@ -181,8 +188,9 @@ class PlainPlanner:
     def _count(self, plan: Plan) -> None:
         self.tested += plan.tested
         self.planned |= plan.reserved
-        if plan.bound_s < self.valid_until_s:
-            self.valid_until_s = plan.bound_s
+        bound_s = min(plan.lasts_s, self._map_end_s) if plan.open_ended else plan.bound_s
+        if bound_s < self.valid_until_s:
+            self.valid_until_s = bound_s
 
     def _chain(self) -> UniformSearch:
         ctld = self._ctld
@@ -229,6 +237,9 @@ class PlainPlanner:
                 return
             plan = Plan(entries[place][-1])
             outcome = self._test(plan, space, now_s)
+            plan.lasts_s = plan.bound_s
+            if plan.open_ended:
+                plan.bound_s = min(plan.bound_s, self._map_end_s)
             if outcome == "end":
                 return
             if not plan.tested and self._skipped:
@@ -280,7 +291,8 @@ class PlainPlanner:
         grows, caps = self._hints(space, search)
         start_s = now_s
         place = bisect_right(end, start_s)
-        if place <= last and end[place] < plan.bound_s:
+        plan.open_ended = place == last
+        if place < last and end[place] < plan.bound_s:
             plan.bound_s = end[place]
         while True:
             if end[-1] < start_s:

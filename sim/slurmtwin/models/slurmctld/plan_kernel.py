@@ -201,6 +201,18 @@ def _choose(one: Row, other: Row, count: int, lowest: bool, work: Workspace) -> 
 
 
 @njit(cache=True)
+def _widened_s(window_s: int, needed_s: int, linear_s: int) -> Int:
+    """uniform_search.widened_s()."""
+    enough_s = min(needed_s, _LONGEST + 1)
+    if linear_s:
+        return window_s + linear_s * max(1, -(-(enough_s - window_s) // linear_s))
+    window_s *= 2
+    while window_s < enough_s:
+        window_s *= 2
+    return window_s
+
+
+@njit(cache=True)
 def _will_run(
     usable: Row, count: int, lowest: bool, start_s: int, until_s: int, settings: Array, running: Running,
     work: Workspace,
@@ -249,9 +261,7 @@ def _will_run(
             return ends[last] if ends[last] > now_s else running.guesses[last]
         if place >= total:
             return -1
-        window_s = window_s + settings[LINEAR] if settings[LINEAR] else window_s * 2
-        while window_s <= _LONGEST and ends[place] > base_s + window_s:
-            window_s = window_s + settings[LINEAR] if settings[LINEAR] else window_s * 2
+        window_s = _widened_s(window_s, ends[place] - base_s, settings[LINEAR])
     return -1
 
 

@@ -77,6 +77,11 @@ class PriorityMultifactor:
         self.last_reset_s = 0
         self._call: Call | None = None
 
+    @property
+    def is_constant(self) -> bool:
+        """Nothing weighs anything: jobs differ by their nice values alone, for ever."""
+        return self._weightless
+
     # the calculation thread
 
     def start(self) -> None:

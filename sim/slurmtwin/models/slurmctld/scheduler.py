@@ -5,6 +5,7 @@ Sources: controller.c _slurmctld_background(), queue_job_scheduler(); job_schedu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND, US
@@ -34,6 +35,23 @@ UNREAD_SCHED_INTERVAL_S: Final = 60
 def started_detail(started: int) -> str:
     """{"started": n} of a pass or cycle."""
     return _DETAIL_CACHE.get(started) or detail_text(started=started)
+
+
+@dataclass(frozen=True, slots=True)
+class MainPhase:
+    """Where the main scheduler stands between two passes (compiled/handover.py)."""
+
+    full_last_s: int
+    full_period_s: int
+    full_at_s: int
+    queued: int
+    last_s: int
+    options_read: bool
+    free_at_ns: int
+    next_ns: int | None
+    """The next pass; None: none is asked for."""
+    full_requested: bool
+    defers: bool
 
 
 class Scheduler:
@@ -83,6 +101,17 @@ class Scheduler:
         if self._request is not None:
             self._request.cancel()
             self._request = None
+
+    def phase(self) -> MainPhase | None:
+        """Where it stands; None when jobs wait."""
+        full, request = self._full_passes, self._request
+        if full is None or self._quiet is not None or self.queue.has_pending:
+            return None
+        next_ns = request.at_ns if request is not None and request.pending else None
+        return MainPhase(
+            full.last_s, full.interval_s, self._full_at_s, self._queued, self._last_sched_s, self._options_read,
+            self._free_at_ns, next_ns, self._full_requested, self._defers_epilogs,
+        )  # fmt: skip
 
     # --- the queue
 

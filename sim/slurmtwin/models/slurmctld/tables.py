@@ -135,13 +135,18 @@ class NodeTable:
         """Names of a bitmap, in table order."""
         return [self.nodes[i].name for i in bits(bitmap)]
 
+    @property
+    def series(self) -> tuple[str, int, int, int]:
+        """(prefix, digits, first number, count) where names count up by one; digits 0 where they do not."""
+        if self._series is None or len(self.nodes) != self._series[3]:
+            self._series = _series([n.name for n in self.nodes])
+        return self._series
+
     def hostlist(self, bitmap: int) -> str:
         """Canonical hostlist text of a bitmap."""
         if bitmap & (bitmap - 1) == 0:
             return self.nodes[bitmap.bit_length() - 1].name if bitmap else ""
-        if self._series is None or len(self.nodes) != self._series[3]:
-            self._series = _series([n.name for n in self.nodes])
-        prefix, width, first, _count = self._series
+        prefix, width, first, _count = self.series
         return _ranges_text(bitmap, prefix, width, first) if width else compress(self.names(bitmap))
 
 

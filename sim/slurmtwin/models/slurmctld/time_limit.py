@@ -42,6 +42,12 @@ class TimeLimits:
         self._period = Periodic(self._loop, self._ctld, PERIODIC_TIMEOUT_S)
         self._arm()
 
+    @property
+    def last_s(self) -> int:
+        """The second of the last scan."""
+        assert self._period is not None
+        return self._period.last_s
+
     def over_time_s(self, job: Job) -> int:
         """OverTimeLimit of the job's partition or of the cluster, whole minutes as seconds."""
         part = job.part

@@ -109,13 +109,19 @@ class UniformSearch:
                 return (end_s if end_s > now_s else self._guess_end(self._jobs[last], now_s)), nodes
             if place >= total:
                 return None
-            window_s = self._wider(window_s)
-            while window_s <= INFINITE_S and ends[place] > base_s + window_s:
-                window_s = self._wider(window_s)
+            window_s = widened_s(window_s, ends[place] - base_s, self._linear_s)
         return None
 
-    def _wider(self, window_s: int) -> int:
-        return window_s + self._linear_s if self._linear_s else window_s * 2
+
+def widened_s(window_s: int, needed_s: int, linear_s: int) -> int:
+    """The next window that reaches the next end, or a year: wider by bf_window_linear again and again, or doubled."""
+    enough_s = min(needed_s, INFINITE_S + 1)
+    if linear_s:
+        return window_s + linear_s * max(1, -(-(enough_s - window_s) // linear_s))
+    window_s *= 2
+    while window_s < enough_s:
+        window_s *= 2
+    return window_s
 
 
 def _end_s(job: Job) -> int:

@@ -20,6 +20,7 @@ from slurmtwin.models.slurmctld.selection.select_cons_tres import ConsTres, Foun
 from slurmtwin.models.slurmctld.selection.usage import Usage
 from slurmtwin.models.slurmctld.states import JobState
 from slurmtwin.models.slurmctld.tables import INFINITE_S, Job, Partition
+from slurmtwin.models.slurmctld.uniform_search import widened_s
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
@@ -143,9 +144,7 @@ class WillRun:
                 return self._start(chain, max(last, first), now_s), found.chosen.nodes
             if place >= total:
                 return None
-            window_s = self._wider(window_s)
-            while window_s <= INFINITE_S and ends[place] > base_s + window_s:
-                window_s = self._wider(window_s)
+            window_s = widened_s(window_s, ends[place] - base_s, self._linear_s)
         return None
 
     def _group(
@@ -168,9 +167,6 @@ class WillRun:
             if removed > _MOST_PER_GROUP:
                 return place, last, base_s, False
         return place, last, base_s, True
-
-    def _wider(self, window_s: int) -> int:
-        return window_s + self._linear_s if self._linear_s else window_s * 2
 
     def _start(self, chain: FutureChain, place: int, now_s: int) -> int:
         end_s = chain.ends_s[place]
