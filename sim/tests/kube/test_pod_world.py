@@ -22,6 +22,7 @@ FOLDERS = (FAULTS, FAULTS.parent / "operator")
 REFUSED = {
     "x10-config-in-place": "config.change", "x10-config-new-pod": "config.change", "x11-nodeset-added": "config.change",
     "x14-state-lost": "volume.lost", "x15-slurmdbd-away": "process.freeze", "x88-dns-outage": "dns.outage",
+    "op-config-change": "operator.configure", "op-operator-killed": "pod.delete", "op-rest-away": "network.cut",
 }  # fmt: skip
 """Recorded, but not modelled yet, and by which fault: each is refused, none is played without it."""
 RECORDED = sorted({path.parent.parent.name for path in FAULTS.parent.glob("recordings/*/26.05/pods")} - set(REFUSED))
