@@ -48,7 +48,7 @@ def condemn(p: Pass) -> None:
         victims = victims_of(p, live)[:surplus] if surplus > 0 else ()
     for m in victims:
         m.condemned = True
-        m.want = "" if is_suspended(m) else "scale-in"
+        m.want = "" if is_suspended(m, p) else "scale-in"
 
 
 def victims_of(p: Pass, live: list[Member]) -> list[Member]:
@@ -56,8 +56,8 @@ def victims_of(p: Pass, live: list[Member]) -> list[Member]:
     ends = _deadlines(p) if "deadline" in p.sw.victim_order else {}
     keys = [_KEYS[name] for name in p.sw.victim_order]
 
-    def rank(m: Member) -> tuple[Any, ...]:
-        return (*(key(m, p, ends) for key in keys), *(-part for part in slot_key(m.pod.slot)[:1]), m.pod.slot)
+    def rank(m: Member) -> list[Any]:
+        return [*[key(m, p, ends) for key in keys], -m.order[0], m.pod.slot]
 
     return sorted(live, key=rank)
 
@@ -81,20 +81,20 @@ _KEYS: Final[dict[str, Callable[[Member, Pass, dict[str, int]], Any]]] = {
     "cordoned": lambda m, p, ends: not (m.pod.cordoned or (m.kube is not None and m.kube.unschedulable)),
     "idle": lambda m, p, ends: m.slurm is not None and m.slurm.busy,
     "deadline": lambda m, p, ends: ends.get(m.pod.name, 0),
-    "ordinal": lambda m, p, ends: -slot_key(m.pod.slot)[0],
+    "ordinal": lambda m, p, ends: -m.order[0],
     "newest": lambda m, p, ends: -m.pod.created_ns,
 }
 """What each key of the switch victim_order sorts by; the lower goes first."""
 
 
-def is_suspended(m: Member) -> bool:
+def is_suspended(m: Member, p: Pass) -> bool:
     """Slurm itself has powered the node down: a drain would keep it from ever being powered up again."""
-    return m.slurm is not None and suspended(m.slurm)
+    return p.sw.scale_source == "power" and m.slurm is not None and suspended(m.slurm)
 
 
 def removable(m: Member, p: Pass) -> bool:
     """May this pod go now without taking a job with it?"""
-    if not p.sw.drain_before_delete or m.dead or (p.usable and is_suspended(m)):
+    if not p.sw.drain_before_delete or m.dead or (p.usable and is_suspended(m, p)):
         return True
     answer = p.o.slurm.answer
     if answer != "fresh":
@@ -107,7 +107,7 @@ def removable(m: Member, p: Pass) -> bool:
 
 def remove(m: Member, p: Pass) -> None:
     """Delete the pod; where the design re-checks, only if its node is idle when asked again."""
-    guarded = p.sw.recheck and p.sw.drain_before_delete and not m.dead and not is_suspended(m)
+    guarded = p.sw.recheck and p.sw.drain_before_delete and not m.dead and not is_suspended(m, p)
     guard = Guard(m.pod.name, idle=True) if guarded else None
     p.actions.append(DeleteObject("Pod", m.pod.name, m.pod.uid, guard))
     p.remember_delete(m.pod)

@@ -19,10 +19,11 @@ REGISTER_NS: Final = 60 * SECOND
 class Member:
     """One pod of the set and what this pass thinks of it."""
 
-    __slots__ = ("available", "condemned", "dead", "gone", "kube", "old", "pod", "slurm", "updating", "want")
+    __slots__ = ("available", "condemned", "dead", "gone", "kube", "old", "order", "pod", "slurm", "updating", "want")
 
     def __init__(self, pod: Pod, slurm: SlurmNode | None, kube: KubeNode | None) -> None:
         self.pod = pod
+        self.order = slot_key(pod.slot)
         self.slurm = slurm
         self.kube = kube
         self.gone = pod.deleting
@@ -116,4 +117,4 @@ def slot_key(slot: str) -> tuple[int, str]:
 
 
 def _slot(m: Member) -> tuple[int, str]:
-    return slot_key(m.pod.slot)
+    return m.order
