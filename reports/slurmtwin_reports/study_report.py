@@ -232,11 +232,11 @@ def _break_even(findings: StudyFindings) -> Block | None:
     if not findings.break_evens:
         return None
     rows = []
-    for b in findings.break_evens:
+    for b in sorted(findings.break_evens, key=lambda b: b.value is None):  # those that change first
         others = listed(f"{name} {level}" for name, level in b.others) if b.others else "-"
         below = b.better_below if b.value is not None else "-"
-        rows.append([b.design, _words(b.metric), b.factor, others, _turn(b), below])
-    header = ("Design", "Metric", "Factor", "At", "Changes at", "Better below")
+        rows.append([b.design, _words(b.metric), b.factor, _turn(b), below, others])
+    header = ("Design", "Metric", "Factor", "Changes at", "Better below", "At")
     hint = f"Against {findings.reference}, straight between levels; 95 % by drawing seeds anew."
     return Block(
         "Where the better design changes", hint,

@@ -247,7 +247,9 @@ def _break_even(
 
 
 def crossing(levels: Sequence[float], values: Sequence[float]) -> float | None:
-    """The first place where a line through the points passes 0; None where it never does."""
+    """The first place where a line through the points passes 0; None where it never does, or is 0 all along."""
+    if not any(values):
+        return None
     for (x0, y0), (x1, y1) in zip(
         zip(levels, values, strict=True), zip(levels[1:], values[1:], strict=True), strict=False
     ):

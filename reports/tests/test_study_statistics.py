@@ -156,3 +156,9 @@ def test_a_factor_varied_alone_gives_one_break_even() -> None:
     results += [{**r, "levels": {"load": "0.5", "size": "2"}} for r in _study(lambda _: 1.0, loads=("0.5",))]
     found = break_evens(StudyTable(results), "a", ["mean_wait_s"])
     assert [(one.factor, one.others) for one in found] == [("load", (("size", "1"),)), ("size", (("load", "0.5"),))]
+
+
+def test_designs_that_are_equal_everywhere_change_places_nowhere() -> None:
+    """A difference of 0 at every level is no break-even."""
+    assert crossing([1.0, 2.0], [0.0, 0.0]) is None
+    assert crossing([1.0, 2.0, 3.0], [-1.0, 0.0, 1.0]) == 2.0
