@@ -2,7 +2,7 @@
 
 Three rounds over the process pool: the replications of every recording; then those with a parameter halved and
 doubled, only for phases that are not already known to differ; beside them those with calibrated durations held still.
-What was made is kept in one file per scenario, named by all that it depends on, the twin's source included.
+What was made is kept as one table per scenario (kept_replications.py), which a fresh clone has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.campaign.kept_replications import Table, read_table, write_table
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.pool import Progress, run_tasks
 from slurmtwin.campaign.recordings import RECORDINGS, recorded_scenario
@@ -27,17 +28,17 @@ from slurmtwin.campaign.replications import (
     run_all,
     run_first,
     run_twin,
-    source_sha256,
 )
 from slurmtwin.contract.errors import InputError
-from slurmtwin.contract.manifest import Manifest, write_atomic
+from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.worlds.pod_durations import calibrated_on
+from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, calibrated_on
 from slurmtwin.worlds.twin import not_modelled
 
 if TYPE_CHECKING:
     from slurmtwin.campaign.replications import Times
     from slurmtwin.contract.events import Event
+    from slurmtwin.contract.phases import Phase
     from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
     from slurmtwin_reports.faults.replicated import Repetition
     from slurmtwin_reports.history import History
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from slurmtwin_reports.verdict import Verdict
 
 REPLICATIONS: Final = 200
+STILL_REPLICATIONS: Final = 100
+"""With calibrated durations held still: the ends of their 95 % intervals alone are asked for."""
+BASE_KEY: Final = f"{BASE}|1.0|{{}}"
 HOW_TO_MAKE: Final = "slurmtwin check --replicate"
 OWN_PARTITION: Final = {
     "PartitionName": "batch", "Nodes": "ALL", "Default": "YES", "MaxTime": "INFINITE", "State": "UP",
@@ -52,6 +56,22 @@ OWN_PARTITION: Final = {
 """The partition that the world kind writes for a scenario in pods that names none."""
 CHANGED_REPLICATIONS: Final = 100
 """With a parameter halved or doubled: a power of 80 % is known to 4 % from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToJudge:
+    """What the verdicts of one scenario are made of: a task of the process pool."""
+
+    phases: Sequence[Phase]
+    repetitions: Sequence[Repetition]
+    seed: int
+
+
+def judge_times(one: ToJudge) -> list[PhaseVerdict]:
+    """The verdicts of its phases."""
+    from slurmtwin_reports.faults.phase_verdict import judge_phases
+
+    return judge_phases(one.phases, one.repetitions, one.seed)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +91,16 @@ class FaultOptions:
     seed: int = 0
     workers: int = 0
     cache: Path | None = None
+    """Batches of replications while they are made: a run that was ended goes on there."""
+    kept: Path | None = None
+    """The tables of replications; None: nothing is kept."""
     replications: int = REPLICATIONS
     changed: int = CHANGED_REPLICATIONS
     world: World = run_twin
     make: bool = True
-    """Make replications that are not kept; else their phases are not judged, and the section says so."""
+    """Make replications that are not kept; else their phases are unknown, with the reason."""
+    anew: bool = False
+    """Make all of them, kept or not."""
     progress: Progress | None = None
 
 
@@ -97,19 +122,23 @@ def judge_faults(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Se
     """One section per group: properties, and phases where the twin models the scenario and was not fitted to it."""
     judging = [_Group(group, options) for group in groups]
     todo = [one for one in judging if one.compared]
-    new = [one for one in todo if not one.read_kept()]
-    _make(new, [[Variant(BASE)]] * len(new), options.replications, options)
-    for one in new:
-        one.judge()
-    _make(new, [one.wanted() for one in new], options.changed, options)
-    _make(new, [[Variant(STILL)]] * len(new), options.replications, options)
-    for one in new:
-        one.keep()
-    shown = run_tasks(run_first, [b for one in todo for b in one.first_batches()], options.workers)
-    places = iter(shown)
+    places = iter(run_tasks(run_first, [b for one in todo for b in one.first_batches()], options.workers))
     for one in todo:
-        one.judge()
         one.twins = [next(places) for _ in one.reals]
+        one.read_kept()
+    new = [one for one in todo if not one.times]
+    if options.make:
+        _make(new, [[Variant(BASE)]] * len(new), options.replications, options)
+        for one in new:
+            one.judge()
+        _make(new, [one.wanted() for one in new], options.changed, options)
+        _make(new, [[Variant(STILL)]] * len(new), min(options.replications, STILL_REPLICATIONS), options)
+        for one in new:
+            one.keep()
+    ready = [one for one in todo if one.times]
+    judged = run_tasks(judge_times, [one.to_judge() for one in ready], options.workers)
+    for one, verdicts in zip(ready, judged, strict=True):
+        one.verdicts = verdicts
     return [one.section() for one in judging]
 
 
@@ -141,74 +170,92 @@ class _Group:
         self.times: dict[tuple[Variant, int], list[Times]] = {}
         self.verdicts: list[PhaseVerdict] = []
         self.twins: list[tuple[Manifest | None, Sequence[Event]]] = []
-        self.kept = self._kept()
-        self.why_not = self._why_not()
+        self.why_not, self.judgeable = self._why_not()
 
     @property
     def compared(self) -> bool:
-        """Are its phases held against the twin?"""
+        """Can its phases be held against the twin?"""
         return not self.why_not
 
-    def _why_not(self) -> str:
+    def _why_not(self) -> tuple[str, bool]:
+        """(why its phases are not held against the twin, whether that leaves them unknown)."""
         if not self.group.scenario.expect.phases:
-            return "it names no phases"
+            return "it names no phases", False
         if {str(real.manifest.results.get("run_id")) for real in self.reals} & calibrated_on():
-            return "calibrated durations come from these runs"
+            return "calibrated durations come from these runs", False
         asked = not_modelled(self.group.scenario) if self.options.world is run_twin else ""
-        if asked:
-            return f"the twin does not model {asked}"
-        missing = not self.options.make and (self.kept is None or not self.kept.exists())
-        return f"no replications are kept for it and today's twin; {HOW_TO_MAKE} makes them" if missing else ""
+        return (f"the twin does not model {asked}", True) if asked else ("", True)
 
-    def _kept(self) -> Path | None:
-        """The file of all its replications, named by everything they depend on."""
+    @property
+    def table(self) -> Path | None:
+        """The file of its replications."""
+        kept = self.options.kept
+        return None if kept is None else kept / f"{self.group.scenario.name}-{self.group.version}.npz"
+
+    def _made_for(self) -> str:
+        """Hash of what the replications were asked for: the scenario, its recordings, its design, the durations."""
         options = self.options
-        if options.cache is None:
-            return None
         digest = hashlib.sha256(self.group.path.read_bytes())
         for folder in self.group.folders:
             for path in sorted(folder.iterdir()):
                 digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         asked = [options.seed, options.replications, options.changed, f"{options.world.__module__}"]
-        digest.update(f"{asked} {options.world.__qualname__} {self.group.version} {source_sha256()}".encode())
-        digest.update(design_text(self.group.scenario).encode())
-        return options.cache / f"{self.group.scenario.name}-{digest.hexdigest()}.npz"
+        digest.update(f"{asked} {options.world.__qualname__} {self.group.version}".encode())
+        digest.update(design_text(self.group.scenario).encode() + POD_DURATIONS_FILE.read_bytes())
+        return digest.hexdigest()
 
-    def read_kept(self) -> bool:
-        """Take what was made before; False where nothing was."""
-        import numpy as np
-
-        if self.kept is None or not self.kept.exists():
-            return False
-        with np.load(self.kept, allow_pickle=False) as found:
-            for key in found.files:
+    def read_kept(self) -> None:
+        """Take what was made before, where today's twin still makes its first replications so; else say why not."""
+        if self.options.make and self.options.anew:
+            return
+        found = read_table(self.table)
+        if found is None:
+            self.why_not = f"no replications are kept for it; {HOW_TO_MAKE} makes them"
+        elif found.made_for != self._made_for():
+            self.why_not = f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
+        elif any(found.times[BASE_KEY.format(place)][0].tolist() != self._first(place) for place in self._places):
+            self.why_not = f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
+        else:
+            for key, times in found.times.items():
                 name, factor, place = key.split("|")
-                self.take(Variant(name, float(factor)), int(place), found[key])
-        return True
+                self.take(Variant(name, float(factor)), int(place), times)
+        if self.options.make:
+            self.why_not = ""
+
+    @property
+    def _places(self) -> range:
+        return range(len(self.reals))
+
+    def _first(self, place: int) -> list[Any]:
+        """The times of a recording's first replication, as it was made just now."""
+        from slurmtwin_reports.faults.measurement import times_of
+        from slurmtwin_reports.faults.milestones import all_marks
+        from slurmtwin_reports.history import rows_of_events
+
+        marks = all_marks(rows_of_events(self.twins[place][1]), self.group.scenario.expect.phases)
+        first: list[Any] = times_of([marks])[0].tolist()
+        return first
 
     def keep(self) -> None:
         """Write all times to one file."""
-        import io
-
         import numpy as np
 
-        if self.kept is not None:
-            stream = io.BytesIO()
+        if self.table is not None:
             made = {f"{v.name}|{v.factor}|{place}": np.concatenate(t) for (v, place), t in self.times.items()}
-            np.savez_compressed(stream, **made)  # type: ignore[arg-type]
-            write_atomic(self.kept, stream.getvalue())
+            write_table(self.table, Table(self._made_for(), made))
 
     def take(self, variant: Variant, place: int, times: Times) -> None:
         """One batch of one recording, in the order of the batches."""
         self.times.setdefault((variant, place), []).append(times)
 
+    def to_judge(self) -> ToJudge:
+        """What its verdicts are made of."""
+        phases = self.group.scenario.expect.phases
+        return ToJudge(phases, [self._repetition(place) for place in self._places], self.options.seed)
+
     def judge(self) -> None:
         """The verdicts from what has been made so far."""
-        from slurmtwin_reports.faults.phase_verdict import judge_phases
-
-        phases = self.group.scenario.expect.phases
-        repetitions = [self._repetition(place) for place in range(len(self.reals))]
-        self.verdicts, _ = judge_phases(phases, repetitions, self.options.seed)
+        self.verdicts = judge_times(self.to_judge())
 
     def _repetition(self, place: int) -> Repetition:
         import numpy as np
@@ -268,6 +315,8 @@ class _Group:
             if runs:
                 verdicts += merge_repetitions([run_checks(run, names) for run in runs])
         verdicts += self._stale()
+        if self.why_not and self.judgeable:
+            verdicts.append(_uncompared(scenario.name, version, self.why_not))
         phases = scenario.expect.phases
         shown = [case_run(twin, phases, "twin") for twin in twins[:1]]
         shown += [case_run(real, phases, f"real {i}") for i, real in enumerate(self.reals, 1)]
@@ -298,6 +347,13 @@ def conditions(scenario: Scenario) -> Mapping[str, Any]:
     if scenario.pods is not None:
         slurm.setdefault("partitions", [OWN_PARTITION])
     return document
+
+
+def _uncompared(scenario: str, version: str, reason: str) -> Verdict:
+    """Phases that nobody held against the twin are unknown: a check that compared nothing is no agreement."""
+    from slurmtwin_reports.verdict import Outcome, Verdict
+
+    return Verdict(scenario=scenario, version=version, subject="phases", outcome=Outcome.UNKNOWN, reason=reason)
 
 
 def _twin_manifest(real: Manifest) -> Manifest:

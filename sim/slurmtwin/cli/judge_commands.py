@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmtwin.campaign.kept_replications import KEPT
 from slurmtwin.cli.file_commands import scenario_files
 from slurmtwin.cli.output import command, emit_json, json_text, say
 from slurmtwin.contract.errors import ExitCode, InputError, ModelError
@@ -104,16 +105,18 @@ def _not_held_against_twin(groups: Sequence[FaultGroup], sections: Sequence[Sect
 @click.option("--all", "every", is_flag=True, help="Print every verdict, not one row per scenario.")
 @click.option("--plans", is_flag=True, help="Replay recorded passes of the operator instead (default: all recordings).")
 @click.option("--core", "core", default="", metavar="COMMAND", help="With --plans: a core that speaks JSON lines.")
-@click.option("--replicate", is_flag=True, help="Make the replications of fault scenarios that are not kept: some "
-              "minutes. Without it their phases are judged where replications are kept.")  # fmt: skip
-@click.option("--cache", metavar="FOLDER", help="Where replications are kept [default: the user's cache folder].")
+@click.option("--replicate", is_flag=True, help="Make the replications of fault scenarios that are not kept, or that "
+              "today's twin would make otherwise: some minutes. Without it their phases stay unknown.")  # fmt: skip
+@click.option("--anew", is_flag=True, help="With --replicate: make all of them, kept or not.")
+@click.option("--kept", default=str(KEPT), show_default=True, metavar="FOLDER", help="Where replications are kept.")
+@click.option("--cache", metavar="FOLDER", help="Batches that are being made [default: the user's cache folder].")
 @click.option("--live", is_flag=True, help="Run real Slurm now, once for each scenario and in its version, instead of "
               "reading recordings. Needs Docker and PATHs.")  # fmt: skip
 @command("check")
 def check(
     paths: tuple[str, ...], html: str | None, junitxml: str | None, verdicts: str | None, known: str,
     recordings: str, seed: int, workers: int, out: str | None, every: bool, live: bool, plans: bool,
-    core: str, replicate: bool, cache: str | None, as_json: bool,
+    core: str, replicate: bool, anew: bool, kept: str, cache: str | None, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Judge scenarios (files or folders; default: all shipped) in the twin, beside their recordings."""
     if plans:
@@ -152,12 +155,14 @@ def check(
         advance, close = _progress("running the twin")
         try:
             sections = judge_cases(cases, Path(out or scratch), seed, workers, advance)
-            kept = Path(cache) if cache else default_cache()
-            how = FaultOptions(seed=seed, workers=workers, cache=kept, make=replicate, progress=advance)
+            folder = Path(cache) if cache else default_cache()
+            how = FaultOptions(
+                seed=seed, workers=workers, cache=folder, kept=Path(kept), make=replicate, anew=anew, progress=advance
+            )
             faults = judge_faults(groups, how)
         finally:
             close()
-        prune(kept)
+        prune(folder)
         kind_only += _not_held_against_twin(groups, faults)
         sections += faults
         report = make_report("slurmtwin check", sections, accepted, complete=not paths)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+_FIRST_BLOCK: Final = 16
 _BLOCK: Final = 1024
 
 
@@ -23,19 +24,24 @@ def generator(root_seed: int, replication: int, name: str) -> np.random.Generato
 
 
 class Stream:
-    """One stream of one distribution in integer nanoseconds, drawn block by block."""
+    """One stream of one distribution in integer nanoseconds, drawn in blocks: the first is small, each next twice that.
 
-    __slots__ = ("_block", "_draw", "_next")
+    The size of the blocks does not show in what is drawn.
+    """
+
+    __slots__ = ("_block", "_draw", "_next", "_size")
 
     def __init__(self, draw: Callable[[int], Any]) -> None:
         self._draw = draw
         self._block: list[int] = []
         self._next = 0
+        self._size = _FIRST_BLOCK
 
     def __call__(self) -> int:
         """The next draw."""
         if self._next == len(self._block):
-            self._block = [int(x) for x in self._draw(_BLOCK)]
+            self._block = [int(x) for x in self._draw(self._size)]
+            self._size = min(2 * self._size, _BLOCK)
             self._next = 0
         value = self._block[self._next]
         self._next += 1

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 SETUP_PAUSE_S: Final = 5
 """Pause before the loop begins, which itself sleeps a second before its first poll."""
-SHUTDOWN_WAIT_S: Final = 2
-"""scontrol takeover: pause after the primary was asked to stop."""
 
 
 class BackupWatch:
@@ -126,6 +124,6 @@ class BackupWatch:
         now_ns = self._clock.now_ns
         self._cancel()
         self._commanded = True
-        wanted = now_ns + SHUTDOWN_WAIT_S * SECOND
+        wanted = now_ns + self._cluster.shutdown_wait_ns
         steps = -(-(wanted - self._began_ns) // SECOND)
         self._poll_call = self._clock.call_at(self._began_ns + steps * SECOND, self._poll)

@@ -57,6 +57,10 @@ def _no_pauses() -> Iterator[int]:
         yield 0
 
 
+SHUTDOWN_WAIT_NS: Final = 2 * SECOND
+"""scontrol takeover: pause of the backup after the primary was asked to stop (controller.c SHUTDOWN_WAIT)."""
+
+
 class SlurmCluster:
     """All daemons of one Slurm cluster."""
 
@@ -72,6 +76,7 @@ class SlurmCluster:
         self.assembly = assembly
         self.window = window_s(conf.version, conf.timers.message_timeout_ns // SECOND)
         """Seconds from first to last try of an attempt to reach a controller."""
+        self.shutdown_wait_ns = SHUTDOWN_WAIT_NS
         self.node_confs: list[NodeConf] = list(conf.nodes)
         self.volume = StateVolume(self)
         self.slurmds = NodeDaemons(self)

@@ -38,6 +38,7 @@ from slurmtwin.models.slurm_pods.settings import DaemonPods
 from slurmtwin.models.slurmctld.assemble import Assembly
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
+from slurmtwin.models.slurmctld.pings import MIN_CHECKIN_S
 from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.worlds import pod_objects
@@ -94,6 +95,8 @@ CONFIGLESS_NS: Final = 10 * SECOND
 class PodAssembly(Assembly):
     """slurmctld of pods: its nodes have registered themselves (slurmd -Z)."""
 
+    first_tick_ns = MIN_CHECKIN_S * SECOND
+
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
         """As Assembly.build(), every node a dynamic one."""
         ctld = super().build(cluster, clock, index)
@@ -102,6 +105,7 @@ class PodAssembly(Assembly):
         lifecycle = ctld.nodes_lifecycle
         assert isinstance(lifecycle, NodeLifecycle)
         lifecycle.pings.told = partial(_asked, ctld)
+        lifecycle.pings.first_tick_s = -(-self.first_tick_ns // SECOND)
         scheduler = ctld.schedulers
         assert isinstance(scheduler, Scheduler)
         timers, interval_ns = ctld.conf.timers, ctld.conf.scheduler.backfill.interval_ns
@@ -130,6 +134,7 @@ class PodWorld(TwinWorld):
         self._scaled = options.scaled
         super().__init__(scenario, conf, jobs, options, sink)
         self.kube = KubePart(self, scenario, options, sink)
+        self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)
         self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
         self.observer = Observer(self.cluster, sink, self.kube.reached)
 
@@ -137,7 +142,9 @@ class PodWorld(TwinWorld):
 
     def _assemble(self, streams: RandomStreams, options: TwinOptions) -> Assembly:
         self.streams = streams
-        return PodAssembly(streams, options.watch)
+        assembly = PodAssembly(streams, options.watch)
+        assembly.first_tick_ns = self.scaled("min-checkin-time", assembly.first_tick_ns)
+        return assembly
 
     def _own_costs(self, costs: HostCosts) -> HostCosts:
         """Costs of this host: drawn once where the models take one value, else by `_noise`."""

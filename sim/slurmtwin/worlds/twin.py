@@ -255,7 +255,7 @@ def run_scenario(
     refused = not_modelled(scenario)
     if refused:
         raise UnsupportedError(f"{refused}: the twin does not model it", hint="--world kind runs it for real")
-    conf, _warnings = cluster_conf(_rendered(scenario), base)
+    conf = _configuration(scenario, base)
     stream = resolve(scenario, base, options.seed) if jobs is None else None
     requests: Iterable[JobRequest] = stream if stream is not None else jobs or ()
     folder = options.folder
@@ -277,6 +277,20 @@ def run_scenario(
         write_atomic(folder / "scenario.resolved.json", resolved + "\n")
         write_manifest(folder, manifest)
     return run
+
+
+_last_read: tuple[Scenario, Path, ClusterConf] | None = None
+"""What the last run read: replications of one scenario read its files once."""
+
+
+def _configuration(scenario: Scenario, base: Path) -> ClusterConf:
+    global _last_read
+    last = _last_read
+    if last is not None and last[0] is scenario and last[1] == base:
+        return last[2]
+    conf, _warnings = cluster_conf(_rendered(scenario), base)
+    _last_read = (scenario, base, conf)
+    return conf
 
 
 def _rendered(scenario: Scenario) -> Scenario:

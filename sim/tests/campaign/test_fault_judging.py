@@ -11,10 +11,11 @@ import pytest
 
 from slurmtwin.campaign import replications
 from slurmtwin.campaign.fault_judging import OWN_PARTITION, FaultOptions, conditions, find_fault_groups, judge_faults
+from slurmtwin.campaign.kept_replications import Table, read_table, write_table
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.replications import Replication, Variant, batches, design_text, prune, run_batch
 from slurmtwin.contract.clock import SECOND
-from slurmtwin.contract.errors import InputError, UnsupportedError
+from slurmtwin.contract.errors import ExitCode, InputError, UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pods import PodsSection
@@ -24,7 +25,7 @@ from slurmtwin.worlds.twin import not_modelled, run_scenario
 from slurmtwin_reports.history import history_of
 from slurmtwin_reports.html import Section
 from slurmtwin_reports.testing import write_run
-from slurmtwin_reports.verdict import Outcome
+from slurmtwin_reports.verdict import Outcome, exit_code
 
 SCENARIO = """\
 schema: slurmtwin/scenario/1
@@ -133,36 +134,67 @@ def test_a_bug_of_the_twin_is_no_unknown(folder: Path) -> None:
 
 
 def test_kept_replications_are_read_again(folder: Path) -> None:
-    """The second time no replication is made but the one that is shown; another seed makes new ones."""
-    cache = folder / "cache"
-    first = judged(folder, cache=cache)
-    kept = {path.name for path in cache.iterdir()}
-    assert len(kept) == 4 * (4 + 4 + 2 * 2) + 1  # recordings x batches of base, still, halved and doubled; all in one
-    again = judged(folder, cache=cache)
+    """The second time no replication is made but the first of each recording; another seed makes new ones."""
+    cache, kept = folder / "cache", folder / "kept"
+    first = judged(folder, cache=cache, kept=kept)
+    batches_made = {path.name for path in cache.iterdir()}
+    assert len(batches_made) == 4 * (4 + 2 + 2 * 2)  # recordings x batches of base, still, halved and doubled
+    again = judged(folder, cache=folder / "none", kept=kept)
+    assert not (folder / "none").exists()
     assert [v.to_dict() for v in again.verdicts] == [v.to_dict() for v in first.verdicts]
-    assert {path.name for path in cache.iterdir()} == kept
-    for path in cache.glob("*.npz"):
-        path.unlink()
-    resumed = judged(folder, cache=cache)
+    (table,) = kept.iterdir()
+    before = table.read_bytes()
+    table.unlink()
+    resumed = judged(folder, cache=cache, kept=kept)
     assert [v.to_dict() for v in resumed.verdicts] == [v.to_dict() for v in first.verdicts]
-    judged(folder, cache=cache, seed=1)
-    assert len(list(cache.iterdir())) == 2 * len(kept)
+    assert table.read_bytes() == before
+    assert {path.name for path in cache.iterdir()} == batches_made
+    judged(folder, cache=cache, kept=kept, seed=1)
+    assert len(list(cache.iterdir())) == 2 * len(batches_made)
     prune(cache, 5)
     assert len(list(cache.iterdir())) == 5
 
 
 def test_nothing_is_made_where_only_kept_replications_are_asked_for(folder: Path) -> None:
-    """Then its phases are not judged, with the command that would; once kept they are, and by no other source."""
-    cache = folder / "cache"
-    section = judged(folder, crashed, cache=cache, make=False)
+    """Then its phases are unknown, with the command that would make them: a check that compared nothing agrees not."""
+    kept = folder / "kept"
+    section = judged(folder, kept=kept, make=False)
     assert outcomes(section) == {}
-    assert section.fault is not None
-    assert "--replicate" in section.fault.why_not
-    made = judged(folder, cache=cache)
-    kept = judged(folder, cache=cache, make=False)
-    assert outcomes(kept) == outcomes(made) != {}
+    assert exit_code(section.verdicts) is ExitCode.UNKNOWN
+    (row,) = [v for v in section.verdicts if v.subject == "phases"]
+    assert "--replicate" in row.reason
+    made = judged(folder, kept=kept)
+    again = judged(folder, kept=kept, make=False)
+    assert outcomes(again) == outcomes(made) != {}
+    assert not [v for v in again.verdicts if v.subject == "phases"]
     (folder / "case.yaml").write_text(SCENARIO + "# another text\n")
-    assert outcomes(judged(folder, cache=cache, make=False)) == {}
+    other = judged(folder, kept=kept, make=False)
+    assert outcomes(other) == {}
+    assert "another scenario" in reason(other)
+
+
+def test_replications_of_another_twin_are_stale(folder: Path) -> None:
+    """The table says nothing of the twin's source: a twin that makes other rows is found out, and can renew it."""
+    kept = folder / "kept"
+    judged(folder, kept=kept)
+    (table,) = kept.iterdir()
+    found = read_table(table)
+    assert found is not None
+    write_table(table, Table(found.made_for, {name: times + SECOND for name, times in found.times.items()}))
+    stale = judged(folder, kept=kept, make=False)
+    assert outcomes(stale) == {}
+    assert "today's twin" in reason(stale)
+    renewed = judged(folder, kept=kept)
+    assert outcomes(renewed)["phase eviction"] is Outcome.AGREE
+    table.write_bytes(b"PK")
+    assert "no replications are kept" in reason(judged(folder, kept=kept, make=False))
+
+
+def reason(section: Section) -> str:
+    """Why its phases were not compared."""
+    (row,) = [v for v in section.verdicts if v.subject == "phases"]
+    assert row.outcome is Outcome.UNKNOWN
+    return row.reason
 
 
 @pytest.mark.parametrize("edit", [("toleration: 40s", "toleration: 41s"), ("nth: 1", "nth: 1"), ("at: 20s", "at: 20s")])

@@ -35,3 +35,12 @@ def test_a_bootstrap_draws_only_measured_values() -> None:
     """choice_ns returns values of the list it was given."""
     stream = RandomStreams(1).choice_ns("x", [3, 5, 9])
     assert {stream() for _ in range(200)} == {3, 5, 9}
+
+
+def test_the_size_of_a_block_does_not_show() -> None:
+    """Many small draws from numpy's generator are the same numbers as one large one, narrow ranges and wide ones."""
+    for span in (2, 20, 1000, 1 << 31, 1 << 33, 1 << 40):
+        streams = RandomStreams(3)
+        stream = streams.uniform_ns("x", 0, span)
+        at_once = streams.generator("x").integers(0, span, 5000)
+        assert [stream() for _ in range(5000)] == [int(x) for x in at_once]

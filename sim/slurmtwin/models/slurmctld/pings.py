@@ -56,6 +56,8 @@ class Pings:
         """Nodes with a running batch job that they did not report: their next registration matters."""
         self.told: Callable[[list[Node], bool], None] | None = None
         """Told of the watched nodes that a tick asks, and whether to register."""
+        self.first_tick_s = MIN_CHECKIN_S
+        """Seconds from the loop's first look to the first tick."""
         self._watched = 0
         """Nodes that a tick may change: looked at one by one."""
         self._well = 0
@@ -79,7 +81,7 @@ class Pings:
     # life
 
     def start(self, first_sweep: bool) -> None:
-        """The loop has begun: the first tick comes MIN_CHECKIN_S after its first look.
+        """The loop has begun: the first tick comes first_tick_s after its first look.
 
         Without `first_sweep` the cluster is taken as registered long ago, its ticks on the same grid.
         """
@@ -87,7 +89,7 @@ class Pings:
         loop = ctld.background
         first_look_s = (loop.first_look_ns(0, ctld.env.now_ns) + ctld.epoch_ns) // SECOND
         self.started = True
-        self._next_due_s = first_look_s + MIN_CHECKIN_S
+        self._next_due_s = first_look_s + self.first_tick_s
         loop.register(Duty.PING, self._look)
         self.checks.start()
         for node in ctld.nodes.nodes:
