@@ -225,8 +225,11 @@ class Controller:
 
     # reconfigure
 
-    def reconfigure(self) -> None:
-        """scontrol reconfigure: in process in 22.05; later a new process loads the saved state, as a start does."""
+    def reconfigure(self, kind: Kind = Kind.SLURMCTLD_RECONFIGURED) -> None:
+        """scontrol reconfigure: in process in 22.05; later a new process loads the saved state, as a start does.
+
+        kind: the row of the new process.
+        """
         ctld = self.ctld
         if ctld is None or self.frozen:
             return
@@ -240,8 +243,8 @@ class Controller:
         self.clock.end()
         self.clock = DaemonClock(self.cluster.env)
         self.cluster.serving_changed()
-        self.clock.call_in(self.cluster.costs.slurmctld_start_ns, self._reconfigured)
+        self.clock.call_in(self.cluster.costs.slurmctld_start_ns, self._reconfigured, kind)
 
-    def _reconfigured(self, _argument: object) -> None:
-        self.serve(Recover.STATE, Kind.SLURMCTLD_RECONFIGURED)
+    def _reconfigured(self, kind: Kind) -> None:
+        self.serve(Recover.STATE, kind)
         self.cluster.slurmds.reconfigured()

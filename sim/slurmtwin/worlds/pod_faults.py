@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram
     from slurmtwin.models.slurm_pods.programs import SlurmPrograms
+    from slurmtwin.worlds.pod_state import PodState
 
 KUBELET_RESTART_NS: Final = 10 * SECOND
 """kubelet.service: Restart=always, RestartSec=10 (kubeadm's unit)."""
@@ -32,18 +33,23 @@ FILL_BYTES: Final = 1 << 30
 SHUTDOWN_NS: Final = 15 * SECOND
 """docker restart waits so long for systemd (docs/kind-slurm.md)."""
 NOT_MODELLED: Final = (
-    "dns.outage", "image.pull_fails", "disk.fill", "volume.lost", "jwt.rotate", "clock.jump", "config.change",
+    "dns.outage", "image.pull_fails", "disk.fill", "jwt.rotate", "clock.jump",
 )  # fmt: skip
 
 
 def modelled(fault: ClusterFault) -> bool:
     """The twin does what the fault does; of network cuts those of a worker's pod and of a machine.
 
-    slurmdbd has no pod in the twin (models/slurmdbd is a queue beside slurmctld), nor has the operator in its own
-    namespace (it is a process beside the API server, target `operator`): nothing of them can be hit.
+    slurmdbd has no pod in the twin and can be frozen alone, nor has the operator in its own namespace (it is a process
+    beside the API server, target `operator`).
     """
-    if fault.target.partition(":")[0] == "slurmdbd" or "/" in fault.target:
+    app = fault.target.partition(":")[0]
+    if app == "slurmdbd":
+        return fault.kind == "process.freeze"
+    if "/" in fault.target:
         return False
+    if fault.kind == "volume.lost":
+        return app == "slurmctld"
     if fault.kind == "watch.stale":
         return fault.target == "operator"
     if fault.kind == "network.cut":
@@ -58,6 +64,8 @@ class ClusterFaults:
         self, env: Environment, server: ApiServer, machines: dict[str, Machine], pods: SlurmPrograms,
         cluster: SlurmCluster, namespace: str, api_back_ns: Callable[[], int], operator: Operator | None = None,
     ) -> None:  # fmt: skip
+        self.state: PodState | None = None
+        """State directory, slurm.conf and database, once they are there."""
         self.tarpit = False
         """slurmrestd takes connections and answers nobody."""
         self._api_back_ns = api_back_ns
@@ -133,6 +141,12 @@ class ClusterFaults:
             pod = self.pod(fault.target)
             self._client.delete(Pod, pod.meta.key, fault.grace, uid=pod.meta.uid)
             return _nothing
+        if fault.kind in ("volume.lost", "config.change"):
+            assert self.state is not None
+            if fault.kind == "config.change":
+                return self.state.change(fault)
+            daemon = self._daemon(fault.target)
+            return self.state.lose(lambda: daemon.signal("KILL"))
         if fault.kind == "network.cut":
             return self._cut(fault)
         if fault.kind == "slurmrestd.tarpit":
@@ -149,6 +163,8 @@ class ClusterFaults:
         signal = "STOP" if verb == "freeze" else fault.signal
         if where:
             return self._system_daemon(name, self._machines[self.node(where)], signal)
+        if name == "slurmdbd" and self.state is not None:
+            return self.state.freeze_database()
         if fault.target == "operator" and self._operator is not None:
             return self._operator_process(self._operator, signal)
         daemon = self._daemon(fault.target)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
 _LOOKS_AT: Final = ("job.", "node.", "slurmctld.", "script.")
+_RECORDED: Final = {Kind.JOB_SUBMITTED: "PENDING", Kind.JOB_STARTED: "RUNNING", Kind.JOB_ENDED: "COMPLETED"}
 _QUIET: Final = (Kind.NODE_STATE, Kind.JOB_STATE, Kind.NODE_PINGED)
 
 
@@ -27,6 +28,10 @@ class ObservedSink(EventSink):
     """An event sink that tells an observer of what Slurm's daemons did."""
 
     looked: Callable[[], None] | None = None
+    slurmd_starts: Callable[[str], None] | None = None
+    """Told the names of nodes whose slurmd starts."""
+    recorded: Callable[[int, str], None] | None = None
+    """Told of each record of a job that slurmctld has for slurmdbd."""
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)
@@ -38,8 +43,12 @@ class ObservedSink(EventSink):
         super().emit(t_ns, kind, actor, *more, **named)
         if kind is Kind.SLURMD_STARTED:
             self.slurmd_started_ns.update(dict.fromkeys(expand(more[1]), t_ns))
+            if self.slurmd_starts is not None:
+                self.slurmd_starts(more[1])
         if kind is Kind.SLURMCTLD_TOOK_OVER:
             super().emit(t_ns, Kind.SLURMCTLD_STARTED, actor, *more, **named)  # its log says both
+        if self.recorded is not None and kind in _RECORDED:
+            self.recorded(more[0], _RECORDED[kind])
         if self.looked is not None and kind.value.startswith(_LOOKS_AT) and kind not in _QUIET:
             self.looked()
 
@@ -89,6 +98,10 @@ class Observer:
     def _list(self, ctld: Slurmctld) -> None:
         for node in ctld.nodes.nodes:
             if node.base is NodeBase.UNKNOWN:
+                continue
+            if node.base is NodeBase.FUTURE:
+                if self._nodes.pop(node.name, None) is not None:
+                    self._note(Kind.NODE_STATE, node=node.name, detail=detail_text(state="GONE"))
                 continue
             state = "+".join(node_words(ctld, node))
             if self._nodes.get(node.name) != state:

@@ -6,7 +6,7 @@ twin's own: a pod's container starts and ends its daemons (models/slurm_pods).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.events import Kind
-from slurmtwin.contract.hostlist import compress
+from slurmtwin.contract.hostlist import compress, expand
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin.contract.operator_steps import OperatorStep
+from slurmtwin.contract.slurm_files import parse_conf_text, scenario_files
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.collector import Collector
 from slurmtwin.models.api_server.objects import Node as KubeNode
-from slurmtwin.models.api_server.objects import Object
+from slurmtwin.models.api_server.objects import Object, Pod
 from slurmtwin.models.api_server.server import ApiServer
 from slurmtwin.models.controllers.assemble import control_plane
 from slurmtwin.models.controllers.defaults import defaults_of
@@ -41,11 +42,13 @@ from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.pings import MIN_CHECKIN_S
 from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.models.slurmctld.states import NodeFlag
+from slurmtwin.workload.slurm_conf import read_slurm_files
 from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
-from slurmtwin.worlds.pod_operator import OperatorPart
+from slurmtwin.worlds.pod_operator import OperatorPart, rendered
+from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
 if TYPE_CHECKING:
@@ -96,12 +99,18 @@ class PodAssembly(Assembly):
     """slurmctld of pods: its nodes have registered themselves (slurmd -Z)."""
 
     first_tick_ns = MIN_CHECKIN_S * SECOND
+    state: PodState | None = None
+    """What its pod has from outside; None before the world is there."""
 
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
         """As Assembly.build(), every node a dynamic one."""
+        if self.state is not None:
+            self.state.configure()
         ctld = super().build(cluster, clock, index)
         for node in ctld.nodes.nodes:
             node.flags |= NodeFlag.DYNAMIC_NORM
+        if self.state is not None:
+            self.state.built(ctld)
         lifecycle = ctld.nodes_lifecycle
         assert isinstance(lifecycle, NodeLifecycle)
         lifecycle.pings.told = partial(_asked, ctld)
@@ -136,7 +145,21 @@ class PodWorld(TwinWorld):
         self.kube = KubePart(self, scenario, options, sink)
         self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)
         self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
+        self._attach_state(scenario, conf, sink)
         self.observer = Observer(self.cluster, sink, self.kube.reached)
+
+    def _attach_state(self, scenario: Scenario, conf: ClusterConf, sink: ObservedSink) -> None:
+        """What slurmctld's pod has from outside, where faults reach it."""
+        pods = self._pods
+        state = PodState(
+            self.cluster, self.streams, pods.config_poll, self.kube.controller_pod,
+            partial(configured, scenario, conf.version, pods),
+        )  # fmt: skip
+        assert isinstance(self._assembly, PodAssembly)
+        self._assembly.state = self.kube.faults.state = state
+        sink.slurmd_starts = lambda names: state.slurmd_started(self.cluster.node_bitmap(expand(names)))
+        if conf.controller.accounting_storage:
+            sink.recorded = state.recorded
 
     # what differs from Slurm on bare machines
 
@@ -359,6 +382,13 @@ class KubePart:
         if kubelet is not None:
             kubelet.report.lease.begin_anew(mark[1])
 
+    def controller_pod(self) -> str:
+        """UID of the first controller's pod that is not being deleted; "" while there is none."""
+        for pod in self.server.list_of(Pod):
+            if pod.meta.labels.get("app") == "slurmctld" and not pod.meta.deleting:
+                return pod.meta.uid
+        return ""
+
     def where(self, fault: ClusterFault | OperatorStep) -> str | None:
         """The node column of a fault's rows."""
         if isinstance(fault, ClusterFault):
@@ -416,6 +446,14 @@ def _fresh(section: Kubelet, defaults: KubeletDefaults) -> Callable[[], Eviction
 def _less(draw: Draw, part_ns: int) -> Draw:
     """A duration without the part that the model has of its own."""
     return lambda: max(0, draw() - part_ns)
+
+
+def configured(scenario: Scenario, version: str, pods: PodsSection, lines: Sequence[str]) -> ClusterConf:
+    """The scenario's configuration with more lines at the end of slurm.conf. Raises InputError for a wrong one."""
+    files = scenario_files(rendered(scenario))
+    more = parse_conf_text("\n".join(lines), "config.change")
+    files = replace(files, slurm_conf=(*files.slurm_conf, *more))
+    return with_controllers(read_slurm_files(files, version)[0], pods)
 
 
 def with_controllers(conf: ClusterConf, pods: PodsSection) -> ClusterConf:

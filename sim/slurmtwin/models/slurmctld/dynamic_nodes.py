@@ -131,14 +131,14 @@ def delete_nodes(cluster: SlurmCluster, ctld: Slurmctld, names: str) -> str | No
     gone = 0
     for node in chosen:
         gone |= node.bit
-        _leave_hole(ctld, node)
+        leave_hole(ctld, node)
     if gone:
         ctld.emit(Kind.NODE_DELETED, node=cluster.hostlist(gone))
         _table_changed(ctld, gone)
     return None
 
 
-def _leave_hole(ctld: Slurmctld, node: Node) -> None:
+def leave_hole(ctld: Slurmctld, node: Node) -> None:
     """The record keeps its place and loses everything else."""
     table = ctld.nodes
     del table.by_name[node.name]
@@ -153,6 +153,18 @@ def _leave_hole(ctld: Slurmctld, node: Node) -> None:
     table.up &= ~node.bit
 
 
+def fill_hole(ctld: Slurmctld, node: Node) -> None:
+    """slurmd -Z of a node without a record registers: it is there again, in the partitions of all nodes."""
+    everywhere = [part for part in ctld.partitions.values() if part.nodes == _visible(ctld)]
+    ctld.nodes.by_name[node.name] = node
+    node.base = NodeBase.UNKNOWN
+    node.flags = NodeFlag.DYNAMIC_NORM
+    for part in everywhere:
+        part.nodes |= node.bit
+        part.total_cpus += node.conf.cpus
+    _table_changed(ctld, node.bit)
+
+
 def restore_dynamic(ctld: Slurmctld, static: int, saved: Container[str]) -> None:
     """At start: nodes beyond slurm.conf's `static` ones come back if node_state has them, else they are unknown.
 
@@ -162,7 +174,7 @@ def restore_dynamic(ctld: Slurmctld, static: int, saved: Container[str]) -> None
     everywhere = [part for part in ctld.partitions.values() if part.nodes & first == first]
     for node in ctld.nodes.nodes[static:]:
         if node.name not in saved:
-            _leave_hole(ctld, node)
+            leave_hole(ctld, node)
             continue
         node.flags |= NodeFlag.DYNAMIC_NORM
         for part in everywhere:
