@@ -1,4 +1,4 @@
-"""Fault scenarios without a recording yet: each runs in the twin, and each phase lies where it was predicted."""
+"""Fault scenarios without a recording yet: each runs in the twin, inside the bounds of its file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_twin_does_what_was_predicted(name: str) -> None:
+def test_the_twin_stays_inside_the_bounds_of_the_file(name: str) -> None:
     """Spans within their bounds; what must not happen does not."""
     scenario = load_scenario(FAULTS / f"{name}.yaml")
     run = run_scenario(scenario, FAULTS, TwinOptions(seed=1, keep=True))
