@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,9 +16,12 @@ from slurmtwin_operator.core.actions import Memory
 from slurmtwin_operator.core.observed import ClusterObserved
 from slurmtwin_operator.core.switches import SAFEST, Switches, VictimKey
 from slurmtwin_operator.testing.disturbance import Disturbance
+from slurmtwin_operator.testing.kube import FakeKube
 from slurmtwin_operator.testing.other_kinds import ALL_STORIES
-from slurmtwin_operator.testing.scenarios import START, Story, job, play, rest, scale
+from slurmtwin_operator.testing.scenarios import START, Story, cordon, job, play, rest, scale
 from slurmtwin_operator.testing.slurm import SECOND
+
+Change = Callable[[FakeKube], None]
 
 SPECIAL: dict[str, tuple[Any, ...]] = {
     "victim_order": tuple((key, "ordinal") for key in get_args(VictimKey)),
@@ -80,10 +84,20 @@ def test_every_setting_changes_a_plan(name: str, value: Any) -> None:
     )
 
 
+def kill(machine: str) -> Change:
+    """The worker of that number's machine is gone at once."""
+    return lambda kube: kube.delete_pod(machine.replace("k", "w-"), force=True)
+
+
+def on_all(change: Callable[[str], Change]) -> Change:
+    """The change on the first two machines."""
+    return lambda kube: (change("k0")(kube), change("k1")(kube))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "steps"),
     [
-        ("failed_action", "stop", (START, (40, lambda k: k.delete_pod("w-0", force=True)), (60, scale(0)))),
+        ("failed_action", "stop", (START, (60, on_all(cordon)), (61, on_all(kill)))),  # no such pods to label
         ("rest_timeout_s", 0, (START, (40, rest("tarpit")), (100, rest("up")), (120, scale(1)))),
     ],
 )  # fmt: skip

@@ -26,9 +26,11 @@ def wanted_slots(o: NodeSetObserved) -> frozenset[str] | None:
 
 
 def set_size(o: NodeSetObserved) -> int:
-    """Replicas of a StatefulSet: it has no gaps, so with named slots it reaches up to the highest."""
+    """Replicas of a StatefulSet: it has no gaps, so it reaches up to the highest ordinal; machines are counted."""
     slots = wanted_slots(o)
-    return o.spec.replicas if slots is None else max((slot_key(slot)[0] + 1 for slot in slots), default=0)
+    if slots is None:
+        return o.spec.replicas
+    return max((int(slot) + 1 if slot.isdecimal() else len(slots) for slot in slots), default=0)
 
 
 def wanted_number(o: NodeSetObserved) -> int:
