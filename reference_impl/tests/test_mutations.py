@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from mutations import MUTATIONS
 
 from slurmtwin_operator.testing.kube import FakeKube
 from slurmtwin_operator.testing.node_sets import end_state
 from slurmtwin_operator.testing.scenarios import START, STORIES, Story, admin_drain, job, play, scale
 
-
-def _load(name: str) -> Any:
-    """A module beside the tests (they are no package)."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-MUTATIONS = _load("mutations").MUTATIONS
 EXTRA = (
     Story("scale-in-order", (START, (30, job(1, 2000)), (60, scale(2))), 900),
     Story("admin-drain-ghost", (START, (40, admin_drain("w-2")), (60, scale(2))), 900),

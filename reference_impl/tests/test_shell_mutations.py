@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-
-def _load(name: str) -> Any:
-    """A module beside the tests (they are no package)."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-shell_mutations = _load("shell_mutations")
+import shell_mutations
 
 
 @pytest.mark.parametrize("mutation", shell_mutations.MUTATIONS, ids=lambda mutation: mutation.name)
@@ -31,7 +15,7 @@ def test_is_caught(
     mutation: Any, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     """The named test is green as things are, and red with the mistake."""
-    named = getattr(_load(mutation.module), mutation.test)
+    named = getattr(importlib.import_module(mutation.module), mutation.test)
     arguments = shell_mutations.arguments(named)
     named(**arguments)
     red: BaseException | None = None
