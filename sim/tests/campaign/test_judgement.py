@@ -112,7 +112,7 @@ def test_a_design_s_settings_stand_below_the_cluster_s_own(tmp_path: Path) -> No
     assert made.slurm.conf["SlurmdTimeout"] == 30
     assert made.slurm.conf["KillWait"] == 7
     assert design["name"] == "gke-statefulsets"
-    assert design["grade"] == "C"
+    assert design["grade"] == "B"
     assert "KillWait" not in design["slurm_conf"]
     with pytest.raises(InputError, match="no design"):
         with_design(scenario, "none")
