@@ -40,7 +40,7 @@ class CompiledRun:
         self._core = at.Core(
             s=boot.state, jobs=np.zeros((room, at.JOB_FIELDS), np.int64), nodes=np.zeros((room, words), np.uint64),
             heap=np.zeros((3 * room + 8, 4), np.int64), pending=np.zeros(2 * room, np.int64),
-            running=np.zeros((room, 2), np.int64), held=np.zeros((room, words), np.uint64),
+            running=np.zeros((room, 2), np.int64),
             limits=np.zeros((room + 2, 4), np.int64), old=np.zeros((room, 2), np.int64),
             spare=np.arange(room - 1, -1, -1, dtype=np.int64), feed=np.zeros((0, at.FEED_FIELDS), np.int64),
             masks=boot.masks, lengths=np.zeros((0, 3), np.int64), rows=np.zeros((_ROWS, at.ROW_FIELDS), np.int64),
@@ -132,7 +132,7 @@ class CompiledRun:
         s[at.SPARE] = room // 2
         self._core = core._replace(
             jobs=_longer(core.jobs, room), nodes=_longer(core.nodes, room), heap=_longer(core.heap, 3 * room + 8),
-            pending=pending, running=_longer(core.running, room), held=_longer(core.held, room),
+            pending=pending, running=_longer(core.running, room),
             limits=_longer(core.limits, room + 2), old=old, spare=spare,
         )  # fmt: skip
         self._plan = workspace(self._core)

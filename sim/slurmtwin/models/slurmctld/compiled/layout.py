@@ -34,8 +34,6 @@ class Core(NamedTuple):
     """Rows of the pending jobs in queue order, from s[HEAD] on."""
     running: Array
     """(expected end, job row) by expected end."""
-    held: Rows
-    """Their nodes."""
     limits: Array
     """(second, serial, job row): jobs that the 30 s scan looks at; a binary heap."""
     old: Array
@@ -67,7 +65,7 @@ class Core(NamedTuple):
     MAX_START, DEFERS, MAIN_QUIET, MAIN_QUIET_USAGE, MAIN_QUIET_STAMPS, QUEUE_VERSION, USAGE_VERSION, FRESH_FROM,
     # the backfill scheduler
     BF_ON, BF_AT, BF_ANCHOR, BF_LAST, BF_RUNS, BF_INTERVAL, BF_QUIET, BF_QUIET_UNTIL, BF_PLANNED, BF_TOOK, BF_WAITING,
-    BF_START, CHANGES, STAMP_JOB, STAMP_NODE, STAMP_OTHER,
+    BF_START, CHANGES, STAMP_JOB, STAMP_NODE, STAMP_OTHER, FREED,
     # what a cycle needs to know
     WINDOW, RESOLUTION, LINEAR, LATEST, MAX_TEST, MAX_RECORDS, KILL_WAIT, OVER_TIME,
     # host costs
@@ -79,9 +77,10 @@ class Core(NamedTuple):
     FEED_AT, FEED_SIZE, FEED_LAST, ARRIVED, EXHAUSTED, MOVED, STALL, STOPPING, SETTLE,
     # names and events
     NODES, DIGITS, FIRST_NUMBER, HOSTLIST_MOST, ROWS_USED, TEXT_USED, SOURCES,
-) = range(103)  # fmt: skip
-"""Places of the state. Times without a unit in the name are ns, those that Slurm compares are Unix seconds."""
-STATE_SIZE: Final = 103
+) = range(104)  # fmt: skip
+"""Places of the state. Times without a unit in the name are ns, those that Slurm compares are Unix seconds. FREED: the
+usage version that Plan.freed shows, -1: none."""
+STATE_SIZE: Final = 104
 
 LIMIT_DUTY, PURGE_DUTY, SCHEDULE_DUTY = range(3)
 """background.py Duty, as far as a plain run has them, in their order."""

@@ -168,14 +168,6 @@ def leave_queue(place: int, core: Core) -> None:
 
 
 @compiled
-def _move_running(old: int, new: int, core: Core) -> None:
-    running, held = core.running, core.held
-    running[new, 0], running[new, 1] = running[old, 0], running[old, 1]
-    for i in range(held.shape[1]):
-        held[new, i] = held[old, i]
-
-
-@compiled
 def start(place: int, form: int, core: Core) -> None:
     """The job at that place of the queue starts on the nodes of masks[CHOSEN] (JobStart.start(), BatchJob.launch())."""
     s, jobs, masks, running = core.s, core.jobs, core.masks, core.running
@@ -191,11 +183,9 @@ def start(place: int, form: int, core: Core) -> None:
     own[at.END] = end_s
     here = s[at.RUNNING_JOBS]
     while here > 0 and running[here - 1, 0] > end_s:
-        _move_running(here - 1, here, core)
+        running[here, 0], running[here, 1] = running[here - 1, 0], running[here - 1, 1]
         here -= 1
     running[here, 0], running[here, 1] = end_s, job
-    for i in range(masks.shape[1]):
-        core.held[here, i] = masks[at.CHOSEN, i]
     s[at.RUNNING_JOBS] += 1
     s[at.USAGE_VERSION] += 1
     s[at.CHANGES] += 1
@@ -309,7 +299,7 @@ def _finish(job: int, form: int, exit_code: int, core: Core) -> None:
     while running[here, 1] != job:
         here += 1
     for i in range(here, last):
-        _move_running(i + 1, i, core)
+        running[i, 0], running[i, 1] = running[i + 1, 0], running[i + 1, 1]
     s[at.RUNNING_JOBS] = last
     s[at.COMPLETING_JOBS] += 1
     own[at.STATE], own[at.END] = at.COMPLETING, s[at.NOW_S]

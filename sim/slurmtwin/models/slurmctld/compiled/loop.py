@@ -109,7 +109,7 @@ def _entry(sources: int) -> Callable[[Core, Plan], int]:
         core.s[at.SOURCES] = sources
         lent_core = Core(
             lent(core.s), lent(core.jobs), lent(core.nodes), lent(core.heap), lent(core.pending), lent(core.running),
-            lent(core.held), lent(core.limits), lent(core.old), lent(core.spare), lent(core.feed), lent(core.masks),
+            lent(core.limits), lent(core.old), lent(core.spare), lent(core.feed), lent(core.masks),
             lent(core.lengths), lent(core.rows), lent(core.text), lent(core.name),
         )  # fmt: skip
         lent_plan = Plan(

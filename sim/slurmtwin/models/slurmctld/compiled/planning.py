@@ -82,7 +82,40 @@ def _widened_s(window_s: int, needed_s: int, linear_s: int) -> Int:
 
 
 @compiled
-def _will_run(wanted: int, start_s: int, until_s: int, s: Array, running: Array, held: Rows, freed: Rows, rows: Rows,
+def _leave(place: int, edge: int, total: int, running: Array, nodes: Rows, rows: Rows) -> tuple[int, int]:
+    """One group of jobs that end, up to the first from `edge` on: (last that held nodes of the try or -1, next)."""
+    here = edge
+    while here < total and not meets(nodes, running[here, 1], rows, TRY):
+        here += 1
+    if here < total:
+        return here, here + 1
+    here = edge - 1
+    while here >= place and not meets(nodes, running[here, 1], rows, TRY):
+        here -= 1
+    return (here if here >= place else -1), total
+
+
+@compiled
+def _leave_many(place: int, total: int, until_s: int, jobs: int, running: Array, nodes: Rows,
+                rows: Rows) -> tuple[int, int, bool]:  # fmt: skip
+    """The same for a group that may be too large: False when it ends untested."""
+    last, removed = -1, 0
+    while place < total:
+        if not meets(nodes, running[place, 1], rows, TRY):
+            place += 1
+            continue
+        last = place
+        place += 1
+        if place >= jobs or running[place, 0] > until_s:
+            break
+        removed += 1
+        if removed > _MOST_PER_GROUP:
+            return last, place, False
+    return last, place, True
+
+
+@compiled
+def _will_run(wanted: int, start_s: int, until_s: int, s: Array, running: Array, nodes: Rows, freed: Rows, rows: Rows,
               runs: Array) -> Int:  # fmt: skip
     """Expected start on the nodes of the try, those chosen in their row; -1: none."""
     count, now_s, jobs = abs(wanted), s[at.NOW_S], s[at.RUNNING_JOBS]
@@ -97,23 +130,20 @@ def _will_run(wanted: int, start_s: int, until_s: int, s: Array, running: Array,
         return now_s
     if common(freed, total, rows, TRY) < count:
         return _NONE
-    place, window_s, base_s = first, _FIRST_WINDOW, 0
+    place = first
+    while place < total and not meets(nodes, running[place, 1], rows, TRY):
+        place += 1
+    if place >= total:
+        return _NONE
+    window_s = _FIRST_WINDOW
+    base_s = running[place, 0] + window_s - running[place, 0] % window_s
     while place < total:
-        last, removed, tested = -1, 0, True
-        while place < total:
-            if not meets(held, place, rows, TRY):
-                place += 1
-                continue
-            if not base_s:
-                base_s = running[place, 0] + window_s - running[place, 0] % window_s
-            last = place
-            place += 1
-            if place >= jobs or running[place, 0] > base_s + window_s:
-                break
-            removed += 1
-            if removed > _MOST_PER_GROUP:
-                tested = False
-                break
+        over = min(after(running, 0, jobs, base_s + window_s) - 1, total)
+        if over - place < _MOST_PER_GROUP:
+            last, place = _leave(place, max(place, over), total, running, nodes, rows)
+            tested = True
+        else:
+            last, place, tested = _leave_many(place, total, base_s + window_s, jobs, running, nodes, rows)
         if last < 0:
             return _NONE
         if not tested:
@@ -121,7 +151,7 @@ def _will_run(wanted: int, start_s: int, until_s: int, s: Array, running: Array,
         if common(freed, place, rows, TRY) >= count:
             _chosen_of(place, wanted, freed, rows, runs)
             if s[at.LATEST]:
-                while last >= first and not meets(held, last, rows, PICKED):
+                while last >= first and not meets(nodes, running[last, 1], rows, PICKED):
                     last -= 1
                 last = max(last, first)
             end_s = running[last, 0]
@@ -198,12 +228,16 @@ def _lengths(core: Core, alive: Array) -> int:
 @compiled
 def _fill(core: Core, freed: Rows) -> None:
     """Nodes free once the first k running jobs are gone."""
-    masks, held = core.masks, core.held
+    s, masks, running, nodes = core.s, core.masks, core.running, core.nodes
+    if s[at.FREED] == s[at.USAGE_VERSION]:
+        return
+    s[at.FREED] = s[at.USAGE_VERSION]
     for i in range(masks.shape[1]):
         freed[0, i] = masks[at.ALL, i] & ~masks[at.HELD, i]
-    for job in range(core.s[at.RUNNING_JOBS]):
+    for place in range(s[at.RUNNING_JOBS]):
+        job = running[place, 1]
         for i in range(masks.shape[1]):
-            freed[job + 1, i] = freed[job, i] | held[job, i]
+            freed[place + 1, i] = freed[place, i] | nodes[job, i]
 
 
 @compiled
@@ -248,7 +282,7 @@ def _tell(job: int, start_s: int, core: Core, rows: Rows) -> None:
 @compiled
 def plan_all(core: Core, work: Plan) -> tuple[int, int, int, bool]:
     """One cycle: (jobs tested, jobs started, second until which it holds, some nodes are planned)."""
-    s, jobs, masks, running, held = core.s, core.jobs, core.masks, core.running, core.held
+    s, jobs, masks, running = core.s, core.jobs, core.masks, core.running
     slots, free, freed, rows, runs, tries, alive = (
         work.slots, work.free, work.freed, work.rows, work.runs, work.tries, work.alive
     )  # fmt: skip
@@ -329,7 +363,7 @@ def plan_all(core: Core, work: Plan) -> tuple[int, int, int, bool]:
                         bound_s = min(bound_s, slots[place, BEGIN] - length_s)
                 if bits_of(rows, TRY) >= count:
                     reached = 1
-                    found_s = _will_run(wanted, start_s, later_s, s, running, held, freed, rows, runs)
+                    found_s = _will_run(wanted, start_s, later_s, s, running, core.nodes, freed, rows, runs)
                     if found_s >= 0:
                         tried_s = start_s
                         start_s = max(found_s, tried_s)
@@ -408,6 +442,7 @@ def workspace(core: Core) -> Plan:
     s, words = core.s, core.masks.shape[1]
     plans = min(int(s[at.MAX_TEST]), len(core.pending)) + 1
     slots = min(2 * plans + 1, int(s[at.MAX_RECORDS]) + 2)
+    s[at.FREED] = -1
     return Plan(
         slots=np.zeros((slots, SLOT_FIELDS), np.int64), free=np.zeros((slots, words), np.uint64),
         freed=np.zeros((len(core.running) + 1, words), np.uint64),
