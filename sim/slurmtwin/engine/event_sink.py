@@ -41,6 +41,7 @@ class Block(Protocol):
 
 
 _DETAIL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_QUOTED: Final = json.encoder.encode_basestring_ascii
 
 
 class EventSink:
@@ -93,10 +94,11 @@ class EventSink:
         unit: str | None = None, detail: str | None = None, cause_seq: int | None = None,
     ) -> int:  # fmt: skip
         """Add one row about a pod or a Kubernetes object; returns its seq."""
-        seq = self.count
+        block = self._block
+        seq = self._flushed + len(block)
         self._wide = True
-        self._block.append((t_ns, kind, actor, None, node, value, unit, detail, cause_seq, 0, pod_uid))  # type: ignore[arg-type]
-        if len(self._block) >= BLOCK_ROWS:
+        block.append((t_ns, kind, actor, None, node, value, unit, detail, cause_seq, 0, pod_uid))  # type: ignore[arg-type]
+        if len(block) >= BLOCK_ROWS:
             self._flush()
         return seq
 
@@ -183,11 +185,16 @@ class EventSink:
 
 def detail_text(**values: Any) -> str:
     """The canonical JSON text of a detail column: sorted keys, no spaces."""
-    if len(values) == 1:
-        [(name, value)] = values.items()
-        if type(value) is int:
-            return f'{{"{name}":{value}}}'
-    return _DETAIL(values)
+    parts = []
+    for name in sorted(values):
+        value = values[name]
+        if type(value) is str:
+            parts.append(f'"{name}":{_QUOTED(value)}')
+        elif type(value) is int:
+            parts.append(f'"{name}":{value}')
+        else:
+            return _DETAIL(values)
+    return "{" + ",".join(parts) + "}"
 
 
 def row_json(run_id: str, world: str, seq: int, event: Event) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import SECOND
@@ -60,11 +61,11 @@ class Client:
 
     def get(self, kind: type[AnyObject], key: str, done: Done) -> None:
         """One object."""
-        self._send(lambda: self.server.get(kind, key), done)
+        self._send(partial(self.server.get, kind, key), done)
 
     def list_of(self, kind: type[AnyObject], done: Done, node: str | None = None) -> None:
         """All objects of a kind."""
-        self._send(lambda: self.server.list_of(kind, node), done)
+        self._send(partial(self.server.list_of, kind, node), done)
 
     def read(self, act: Callable[[], Any], done: Done) -> None:
         """Any other read at the server."""
@@ -72,32 +73,38 @@ class Client:
 
     def create(self, item: Object, done: Done | None = None) -> None:
         """ApiServer.create()."""
-        self._write(f"create {type(item).__name__} {item.meta.key}", lambda: self.server.create(item), done)
+        if self._lives("create", type(item), item.meta.key):
+            self._send(partial(self.server.create, item), done)
 
     def update(self, item: Object, done: Done | None = None) -> None:
         """ApiServer.update()."""
-        self._write(f"update {type(item).__name__} {item.meta.key}", lambda: self.server.update(item), done)
+        if self._lives("update", type(item), item.meta.key):
+            self._send(partial(self.server.update, item), done)
 
     def update_status(self, item: Object, done: Done | None = None) -> None:
         """ApiServer.update_status()."""
-        self._write(f"status {type(item).__name__} {item.meta.key}", lambda: self.server.update_status(item), done)
+        if self._lives("status", type(item), item.meta.key):
+            self._send(partial(self.server.update_status, item), done)
 
     def patch(
         self, kind: type[AnyObject], key: str, change: Callable[[AnyObject], AnyObject], done: Done | None = None,
         uid: str = "",
     ) -> None:  # fmt: skip
         """ApiServer.patch()."""
-        self._write(f"patch {kind.__name__} {key}", lambda: self.server.patch(kind, key, change, uid), done)
+        if self._lives("patch", kind, key):
+            self._send(partial(self.server.patch, kind, key, change, uid), done)
 
     def delete(
         self, kind: type[AnyObject], key: str, grace_ns: int | None = None, uid: str = "", done: Done | None = None
     ) -> None:
         """ApiServer.delete()."""
-        self._write(f"delete {kind.__name__} {key}", lambda: self.server.delete(kind, key, grace_ns, uid), done)
+        if self._lives("delete", kind, key):
+            self._send(partial(self.server.delete, kind, key, grace_ns, uid), done)
 
     def call(self, what: str, act: Callable[[], Any], done: Done | None = None) -> None:
         """Any other write at the server, e.g. an eviction; `what` names it."""
-        self._write(what, act, done)
+        if self.on_request is None or self.on_request(what):
+            self._send(act, done)
 
     def event(self, about: str, reason: str, message: str = "") -> None:
         """Record an Event about KIND/NAME; equal ones are counted up (client-go tools/record)."""
@@ -106,14 +113,13 @@ class Client:
         if len(self._events) > EVENTS_KEPT:
             del self._events[next(iter(self._events))]
         said = KubeEvent(Meta(name=about), reason, about, message, count, self.clock.now_ns)
-        self._send(lambda: self.server.note(said), None)
+        self._send(partial(self.server.note, said), None)
 
     # the way
 
-    def _write(self, what: str, act: Callable[[], Any], done: Done | None) -> None:
-        if self.on_request is not None and not self.on_request(what):
-            return
-        self._send(act, done)
+    def _lives(self, verb: str, kind: type, key: str) -> bool:
+        """The process does not die before this write."""
+        return self.on_request is None or self.on_request(f"{verb} {kind.__name__} {key}")
 
     def _send(self, act: Callable[[], Any], done: Done | None) -> None:
         wait_ns = self._wait_ns() if self._limit is not None else 0

@@ -8,7 +8,7 @@ the first row then. A fact that nobody stamped is dated when the server has it. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,9 @@ class Fact:
     value: int | None = None
     unit: str | None = None
     detail: dict[str, Any] = field(default_factory=dict)
+    """Values that are None or "" are not told."""
+    text: str | None = None
+    """The detail as its row has it, once one was written."""
 
     @property
     def mark(self) -> tuple[Kind, str | None, str | None, str | None, int | None]:
@@ -50,8 +53,9 @@ class Fact:
 def pod_fact(kind: Kind, pod: Pod, dated: bool = True, value: int | None = None, unit: str | None = None,
              **detail: Any) -> Fact:  # fmt: skip
     """A fact about a pod or, with `container`, about one of its containers."""
-    more = {"pod": pod.meta.key, "app": pod.meta.labels.get("app")} | detail
-    return Fact(kind, dated, pod.spec.node_name or None, pod.meta.uid, value, unit, more)
+    detail["pod"] = pod.meta.key
+    detail["app"] = pod.meta.labels.get("app")
+    return Fact(kind, dated, pod.spec.node_name or None, pod.meta.uid, value, unit, detail)
 
 
 def container_started(pod: Pod, name: str, restart_count: int) -> Fact:
@@ -66,45 +70,50 @@ def container_ended(pod: Pod, name: str, reason: str, exit_code: int, signal: in
     )
 
 
-def pod_facts(verb: str, old: Pod | None, new: Pod) -> Iterator[Fact]:
+def pod_facts(verb: str, old: Pod | None, new: Pod) -> list[Fact]:
     """What happened to a pod between two of its versions."""
     if verb == DELETED:
-        yield pod_fact(Kind.POD_DELETED, new, dated=False)
-        return
+        return [pod_fact(Kind.POD_DELETED, new, dated=False)]
+    facts: list[Fact] = []
     if old is None:
-        yield pod_fact(Kind.POD_CREATED, new)
+        facts.append(pod_fact(Kind.POD_CREATED, new))
     if new.spec.node_name and (old is None or not old.spec.node_name):
-        yield pod_fact(Kind.POD_SCHEDULED, new)
+        facts.append(pod_fact(Kind.POD_SCHEDULED, new))
     if old is None or new.status is not old.status:
-        yield from _status_facts(old, new)
+        _status_facts(old, new, facts)
     if new.meta.deletion_ns is not None and (old is None or old.meta.deletion_ns is None):
-        yield pod_fact(Kind.POD_DELETING, new, value=new.meta.grace_ns // SECOND, unit="s")
+        facts.append(pod_fact(Kind.POD_DELETING, new, value=new.meta.grace_ns // SECOND, unit="s"))
     if new.finished and (old is None or not old.finished):
-        yield pod_fact(Kind.POD_ENDED, new, dated=False, phase=new.status.phase, reason=new.status.reason or None)
+        facts.append(pod_fact(Kind.POD_ENDED, new, dated=False, phase=new.status.phase, reason=new.status.reason))
+    return facts
 
 
-def _status_facts(old: Pod | None, new: Pod) -> Iterator[Fact]:
-    before = {s.name: s for s in old.status.containers} if old is not None else {}
-    if old is None or new.status.containers is not old.status.containers:
-        for status in new.status.containers:
-            yield from _container_facts(new, before.get(status.name), status)
+def _status_facts(old: Pod | None, new: Pod, facts: list[Fact]) -> None:
+    status = new.status
+    if old is None or status.containers is not old.status.containers:
+        before = {s.name: s for s in old.status.containers} if old is not None else {}
+        for container in status.containers:
+            _container_facts(new, before.get(container.name), container, facts)
     was = old.status.conditions.get("Ready") if old is not None else None
-    now = new.status.conditions.get("Ready")
-    if now is not None and (was is None or was.status != now.status) and (now.status == "True" or was is not None):
-        yield pod_fact(Kind.POD_READY if now.status == "True" else Kind.POD_UNREADY, new)
+    now = status.conditions.get("Ready")
+    if (
+        now is not None and now is not was and (was is None or was.status != now.status)
+        and (now.status == "True" or was is not None)
+    ):  # fmt: skip
+        facts.append(pod_fact(Kind.POD_READY if now.status == "True" else Kind.POD_UNREADY, new))
 
 
-def _container_facts(pod: Pod, old: ContainerStatus | None, new: ContainerStatus) -> Iterator[Fact]:
-    ends_before = [e.container_id for e in (old.ended, old.last_ended) if e is not None] if old is not None else []
-    for end in (new.ended, new.last_ended):
-        if end is not None and end.container_id not in ends_before:
-            yield container_ended(pod, new.name, end.reason, end.exit_code, end.signal)
+def _container_facts(pod: Pod, old: ContainerStatus | None, new: ContainerStatus, facts: list[Fact]) -> None:
+    if new.ended is not None or new.last_ended is not None:
+        known = [e.container_id for e in (old.ended, old.last_ended) if e is not None] if old is not None else []
+        for end in (new.ended, new.last_ended):
+            if end is not None and end.container_id not in known:
+                facts.append(container_ended(pod, new.name, end.reason, end.exit_code, end.signal))
     ran = old.container_id if old is not None and old.running_ns is not None else None
     if new.running_ns is not None and new.container_id != ran:
-        yield container_started(pod, new.name, new.restart_count)
-    waited = old.waiting if old is not None else ""
-    if new.waiting and new.waiting not in QUIET and new.waiting != waited:
-        yield pod_fact(Kind.CONTAINER_WAITING, pod, dated=False, container=new.name, reason=new.waiting)
+        facts.append(container_started(pod, new.name, new.restart_count))
+    if new.waiting and new.waiting not in QUIET and new.waiting != (old.waiting if old is not None else ""):
+        facts.append(pod_fact(Kind.CONTAINER_WAITING, pod, dated=False, container=new.name, reason=new.waiting))
 
 
 def node_ready_fact(node: Node, status: str) -> Fact:
@@ -156,7 +165,7 @@ def custom_facts(verb: str, old: Custom | None, new: Custom) -> Iterator[Fact]:
         yield Fact(Kind.OBJECT_CHANGED, dated=False, detail=said)
 
 
-_READERS: Final[dict[type, Callable[..., Iterator[Fact]]]] = {
+_READERS: Final[dict[type, Callable[..., Iterable[Fact]]]] = {
     Pod: pod_facts, Node: node_facts, Claim: claim_facts, KubeEvent: event_facts, Custom: custom_facts,
 }  # fmt: skip
 
@@ -172,7 +181,8 @@ class Collector:
         self._sink = sink
         self._delay = delay
         self._cluster = cluster
-        self._stamps: dict[Any, int] = {}
+        self._stamps: dict[Any, tuple[int, Fact]] = {}
+        """Mark -> seq of the row, and the fact, of what the server does not know yet."""
         self._last_ns = env.now_ns
         server.on_write.append(self._written)
         server.on_stamp.append(self.stamp)
@@ -180,7 +190,7 @@ class Collector:
 
     def stamp(self, fact: Fact) -> None:
         """A kubelet or controller dates this now; the server will learn of it."""
-        self._stamps[fact.mark] = self._emit(fact, "apiserver")
+        self._stamps[fact.mark] = self._emit(fact, "apiserver"), fact
 
     def _life(self, up: bool) -> None:
         """Its own watches: a server that is gone breaks them; tries are 0.2 s apart."""
@@ -211,16 +221,21 @@ class Collector:
     def _own(self, fact: Fact) -> int | None:
         if not fact.dated:
             return None
-        seq = self._stamps.pop(fact.mark, None)
-        return self._emit(fact, "apiserver") if seq is None else seq
+        stamped = self._stamps.pop(fact.mark, None)
+        if stamped is None:
+            return self._emit(fact, "apiserver")
+        if stamped[1].detail == fact.detail:
+            fact.text = stamped[1].text
+        return stamped[0]
 
     def _received(self, facts: list[tuple[Fact, int | None]]) -> None:
         for fact, cause in facts:
             self._emit(fact, "collector", cause)
 
     def _emit(self, fact: Fact, actor: str, cause: int | None = None) -> int:
-        detail = {name: value for name, value in fact.detail.items() if value is not None and value != ""}
-        text = detail_text(**detail) if detail else None
+        if fact.text is None and fact.detail:
+            detail = {name: value for name, value in fact.detail.items() if value is not None and value != ""}
+            fact.text = detail_text(**detail) if detail else None
         return self._sink.emit_pod(
-            self._env.now_ns, fact.kind, actor, fact.pod_uid, fact.node, fact.value, fact.unit, text, cause
+            self._env.now_ns, fact.kind, actor, fact.pod_uid, fact.node, fact.value, fact.unit, fact.text, cause
         )

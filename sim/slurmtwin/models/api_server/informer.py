@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from slurmtwin.contract.clock import MINUTE, MS, SECOND
 from slurmtwin.models.api_server.errors import ApiError
-from slurmtwin.models.api_server.objects import AnyObject, Object, key_of
+from slurmtwin.models.api_server.objects import AnyObject, Custom, Object, key_of
 from slurmtwin.models.api_server.watch import DELETED, Watch
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Informer(Generic[AnyObject]):
 
     def happened(self, verb: str, item: Object) -> None:
         """The watch says so."""
-        key = key_of(item)
+        key = key_of(item) if self._kind is Custom else item.meta.key
         if verb == DELETED:
             old = self.cache.pop(key, None)
             if old is not None:

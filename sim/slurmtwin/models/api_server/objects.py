@@ -7,10 +7,11 @@ bytes, CPU thousandths of a core.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.engine.records import dataclass
 
 EMPTY: Final[Mapping[str, Any]] = {}
 NO_EXECUTE: Final = "NoExecute"
@@ -45,11 +46,12 @@ class Meta:
     annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     finalizers: tuple[str, ...] = ()
     owner: Owner | None = None
+    key: str = field(init=False, compare=False, repr=False)
+    """namespace/name, or name."""
 
-    @property
-    def key(self) -> str:
-        """namespace/name, or name."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+    def __post_init__(self) -> None:
+        """Make the key once."""
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}" if self.namespace else self.name)
 
     @property
     def deleting(self) -> bool:

@@ -7,9 +7,9 @@ strategy.go (v1.34). Methods act at once, at the server; a Client adds the way t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from slurmtwin.engine.records import changed
 from slurmtwin.models.api_server.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -84,7 +84,7 @@ class ApiServer:
         if key in table:
             raise AlreadyExistsError(f"{kind.__name__} {key}")
         self._uids += 1
-        meta = replace(
+        meta = changed(
             item.meta, uid=f"{item.meta.name}.{self._uids}", created_ns=self.env.now_ns, deletion_ns=None, grace_ns=0,
             generation=1, resource_version=self._next(),
         )  # fmt: skip
@@ -122,11 +122,12 @@ class ApiServer:
         """Nothing changes when nothing differs: no version, no watch event (store.go GuaranteedUpdate())."""
         if item is current or item == current:
             return current
-        meta = item.meta
-        more: dict[str, Any] = {"resource_version": self._next()}
+        meta, version = item.meta, self._next()
         if _spec_differs(current, item):
-            more["generation"] = current.meta.generation + 1
-        item = _with(item, meta=replace(meta, **more))
+            meta = changed(meta, resource_version=version, generation=current.meta.generation + 1)
+        else:
+            meta = changed(meta, resource_version=version)
+        item = _with(item, meta)
         if meta.deletion_ns is not None and not meta.finalizers and meta.grace_ns == 0:
             return self._remove(item)
         self._objects[type(item)][key_of(item)] = item
@@ -153,11 +154,11 @@ class ApiServer:
         if meta.deletion_ns is not None and grace == meta.grace_ns:
             return current
         began_ns = self.env.now_ns if meta.deletion_ns is None else meta.deletion_ns - meta.grace_ns
-        marked = replace(
+        marked = changed(
             meta, deletion_ns=began_ns + grace, grace_ns=grace, resource_version=self._next(),
             generation=meta.generation + (meta.deletion_ns is None),
         )  # fmt: skip
-        item = _with(current, meta=marked)
+        item: AnyObject = _with(current, marked)
         self._objects[kind][key] = item
         self._tell(MODIFIED, current, item)
         return item
@@ -249,8 +250,8 @@ class ApiServer:
         return self.resource_version
 
 
-def _with(item: AnyObject, meta: Meta) -> AnyObject:
-    return replace(item, meta=meta)
+def _with(item: Any, meta: Meta) -> Any:
+    return Pod(meta=meta, spec=item.spec, status=item.status) if type(item) is Pod else changed(item, meta=meta)
 
 
 _FLAT_STATUS = {"Claim": ("phase",), "DisruptionBudget": ("allowed", "healthy", "desired", "expected", "disrupted",
@@ -262,9 +263,9 @@ def _status_of(item: AnyObject, status: AnyObject) -> AnyObject:
     """`item` with the status of another version of it."""
     if hasattr(item, "status"):
         newer: Any = status
-        return item if item.status is newer.status else cast(AnyObject, replace(cast(Any, item), status=newer.status))
+        return item if item.status is newer.status else cast(AnyObject, changed(cast(Any, item), status=newer.status))
     fields = _FLAT_STATUS.get(type(item).__name__, ())
-    return replace(item, **{name: getattr(status, name) for name in fields}) if fields else item
+    return changed(item, **{name: getattr(status, name) for name in fields}) if fields else item
 
 
 def _spec_differs(old: Object, new: Object) -> bool:
@@ -274,7 +275,7 @@ def _spec_differs(old: Object, new: Object) -> bool:
     if hasattr(old, "spec"):
         return bool(old.spec != new.spec)  # type: ignore[union-attr]
     if hasattr(old, "status"):
-        return bool(replace(old, meta=new.meta, status=new.status) != new)  # type: ignore[union-attr, arg-type]
+        return bool(changed(old, meta=new.meta, status=new.status) != new)  # type: ignore[union-attr]
     return False
 
 

@@ -45,10 +45,14 @@ def resources_of(pod: Pod) -> PodResources:
 
 def asked(pod: Pod) -> tuple[int, int]:
     """(CPU, memory) that a pod takes of a node: the most it needs at once (resource helpers PodRequests())."""
+    spec = pod.spec
+    if not spec.init_containers:
+        cpu_all = memory_all = 0
+        for container in spec.containers:
+            cpu_all += container.milli_cpu or container.milli_cpu_limit
+            memory_all += container.memory or container.memory_limit
+        return cpu_all, memory_all
     resources = resources_of(pod)
-    if not resources.init_containers:
-        containers = resources.containers
-        return sum(c.milli_cpu for c in containers), sum(c.memory_bytes.get("memory", 0) for c in containers)
     cpu = {c.name: c.milli_cpu for c in resources.all_containers()}
     memory = {c.name: c.memory_bytes.get("memory", 0) for c in resources.all_containers()}
     return peak(resources, cpu), peak(resources, memory)

@@ -7,9 +7,9 @@ containers, in-place resize and changed specifications (a pod's template never c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from slurmtwin.engine.records import dataclass
 from slurmtwin.models.kubelet.pod_status import Run, Seen, restarts
 from slurmtwin.models.kubelet.probes import ProbeKind
 

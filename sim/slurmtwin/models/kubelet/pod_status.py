@@ -6,8 +6,9 @@ Pure: getPhase(), convertToAPIContainerStatuses() and the conditions of status/g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
+from slurmtwin.engine.records import changed, dataclass
 from slurmtwin.models.api_server.objects import Condition, Container, ContainerEnd, ContainerStatus, Pod, PodStatus
 from slurmtwin.models.kubelet.container_runtime import Instance, RuntimePod
 from slurmtwin.models.kubelet.quality_of_service import Amounts, QosClass, qos_class
@@ -71,9 +72,12 @@ def look_at(found: RuntimePod | None, now_ns: int) -> Seen:
     """What a relist finds now."""
     if found is None:
         return Seen(now_ns)
-    runs = {name: tuple(_run(i) for i in instances if i.started_ns is not None)
-            for name, instances in found.instances.items()}  # fmt: skip
-    return Seen(now_ns, found.ready, found.attempt, found.ip, {name: each for name, each in runs.items() if each})
+    runs: dict[str, tuple[Run, ...]] = {}
+    for name, instances in found.instances.items():
+        each = tuple([_run(i) for i in instances if i.started_ns is not None])
+        if each:
+            runs[name] = each
+    return Seen(now_ns, found.ready, found.attempt, found.ip, runs)
 
 
 def _run(instance: Instance) -> Run:
@@ -115,6 +119,8 @@ def restarts(pod: Pod, container: Container, run: Run | None) -> bool:
 
 def initialised(pod: Pod, seen: Seen) -> bool:
     """Every init container is over, or, if restartable, has begun; a regular container that exists proves it."""
+    if not pod.spec.init_containers:
+        return True
     if any(seen.newest(container.name) is not None for container in pod.spec.containers):
         return True
     for container in pod.spec.init_containers:
@@ -133,9 +139,10 @@ def generate(
     waiting: reasons why containers could not be started at the last sync. started and ready: what the probes say of a
     container that runs. terminal: its containers have been stopped for good.
     """
-    init = tuple(_container(pod, c, seen, waiting, started, ready, "PodInitializing") for c in pod.spec.init_containers)
-    default = "PodInitializing" if pod.spec.init_containers else "ContainerCreating"
-    containers = tuple(_container(pod, c, seen, waiting, started, ready, default) for c in pod.spec.containers)
+    spec = pod.spec
+    init = tuple([_container(pod, c, seen, waiting, started, ready, "PodInitializing") for c in spec.init_containers])
+    default = "PodInitializing" if init else "ContainerCreating"
+    containers = tuple([_container(pod, c, seen, waiting, started, ready, default) for c in spec.containers])
     done = initialised(pod, seen)
     phase = _phase(pod, containers, init, done, terminal)
     if old.phase in ("Succeeded", "Failed"):
@@ -181,7 +188,7 @@ def _container(
         ready=container in pod.spec.init_containers and run.exit_code == 0,
     )  # fmt: skip
     if name in waiting and restarts(pod, container, run):
-        return replace(status, waiting=waiting[name], ended=None, last_ended=run.end())
+        return changed(status, waiting=waiting[name], ended=None, last_ended=run.end())
     return status
 
 
@@ -191,7 +198,7 @@ def _phase(
     """getPhase(). A container that never ran counts as waiting."""
     policy = pod.spec.restart_policy
     pending = False
-    for container, status in zip(pod.spec.init_containers, init, strict=True):
+    for container, status in zip(pod.spec.init_containers, init, strict=True) if init else ():
         end = status.ended or (status.last_ended if status.waiting else None)
         if container.restartable:
             pending = pending or (end is None and not status.started and not done)
@@ -199,13 +206,17 @@ def _phase(
         if end is not None and end.exit_code != 0 and policy == "Never":
             return "Failed"
         pending = pending or end is None
-    ends = [c.ended or (c.last_ended if c.waiting else None) for c in containers]
-    fresh = any(end is None and c.running_ns is None for c, end in zip(containers, ends, strict=True))
+    running = fresh = False
+    succeeded = True
+    for status in containers:
+        end = status.ended or (status.last_ended if status.waiting else None)
+        running = running or status.running_ns is not None
+        fresh = fresh or (end is None and status.running_ns is None)
+        succeeded = succeeded and end is not None and end.exit_code == 0
     if pending or fresh:
         return "Pending"
-    if any(c.running_ns is not None for c in containers):
+    if running:
         return "Running"
-    succeeded = all(end is not None and end.exit_code == 0 for end in ends)
     if terminal or policy == "Never":
         return "Succeeded" if succeeded else "Failed"
     return "Succeeded" if succeeded and policy == "OnFailure" else "Running"
@@ -217,12 +228,12 @@ def finally_ended(status: PodStatus) -> PodStatus:
     """
     containers = status.containers
     if any(c.running_ns is not None or c.ended is not None or c.last_ended is not None for c in containers):
-        containers = tuple(c if c.ended is not None else replace(c, waiting="", running_ns=None, ended=_LOST)
+        containers = tuple(c if c.ended is not None else changed(c, waiting="", running_ns=None, ended=_LOST)
                            for c in containers)  # fmt: skip
     phase = status.phase if status.phase in ("Succeeded", "Failed") else "Failed"
     if phase == status.phase and containers == status.containers:
         return status
-    return replace(status, phase=phase, containers=containers)
+    return changed(status, phase=phase, containers=containers)
 
 
 _LOST = ContainerEnd(container_id="", exit_code=137, reason="ContainerStatusUnknown")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from slurmtwin.engine.records import dataclass
 from slurmtwin.models.kubelet.container_memory import ContainerCgroup, Process
 from slurmtwin.models.kubelet.probes import Answer, ProbeKind
 

@@ -7,8 +7,9 @@ v1.34.2. Sizes are bytes, CPU thousandths of a core; 0 means not given.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from slurmtwin.engine.records import dataclass
 
 QosClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 

@@ -6,13 +6,14 @@ read before each patch is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from slurmtwin.engine.records import changed
 from slurmtwin.models.api_server.errors import ApiError, ConflictError, NotFoundError
-from slurmtwin.models.api_server.objects import Pod, PodStatus
+from slurmtwin.models.api_server.objects import Condition, Pod, PodStatus
 
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
@@ -158,12 +159,10 @@ def _differs(there: PodStatus, mine: PodStatus) -> bool:
 def _merged(pod: Pod, mine: PodStatus) -> Pod:
     """The kubelet's status over what others wrote. A pod that has finished never runs again."""
     there = pod.status
-    conditions = dict(there.conditions)
-    for name in OWNED:
-        if name in mine.conditions:
-            conditions[name] = mine.conditions[name]
+    own = mine.conditions
+    conditions: Mapping[str, Condition] = {**there.conditions, **{name: own[name] for name in OWNED if name in own}}
     phase = there.phase if there.phase in ("Succeeded", "Failed") else mine.phase
     if conditions == there.conditions:
-        conditions = there.conditions  # type: ignore[assignment]
-    status = replace(mine, phase=phase, conditions=conditions, nominated_node=there.nominated_node)
-    return pod if status == there else replace(pod, status=status)
+        conditions = there.conditions
+    status = changed(mine, phase=phase, conditions=conditions, nominated_node=there.nominated_node)
+    return pod if status == there else Pod(meta=pod.meta, spec=pod.spec, status=status)
