@@ -77,12 +77,26 @@ def refuse_impossible(scenario: Scenario, cluster_workers: int) -> None:
     operator = operated.operator_of(scenario)
     if operator is not None:
         refuse_unsaid(operator, scenario)
+    refuse_twins_own(scenario, pods)
     if pods.controller == "primary-backup" and pods.state != "shared":
         raise InputError("a primary and a backup need one state directory", hint="pods.state: shared")
     if pods.controller == "deployment" and pods.state == "claim":
         raise InputError("a Deployment that may move needs a state that moves with it", hint="pods.state: shared")
     if cluster_workers < 2:
         raise InputError(f"{cluster_workers} Kubernetes workers: one for slurmctld and one for slurmd are needed")
+
+
+def refuse_twins_own(scenario: Scenario, pods: PodsSection) -> None:
+    """Raise InputError for what only the twin makes: nothing is left out silently."""
+    asked = {
+        "pods.switches": bool(pods.switches), "pods.autoscale": pods.autoscale is not None,
+        "pods.others": bool(pods.others),
+        "cluster.autoscaler": any(cluster.autoscaler is not None for cluster in scenario.clusters),
+        "a fault's actions": any(getattr(fault, "actions", 0) for fault in scenario.faults),
+    }  # fmt: skip
+    for name, wanted in asked.items():
+        if wanted:
+            raise InputError(f"{name}: a cluster has nobody who does it", hint="--world twin")
 
 
 def prepare_images(cluster: Cluster, scenario: Scenario, say: Say) -> tuple[str, str]:

@@ -123,7 +123,8 @@ def create_values(scenario: Scenario, namespace: str, image: str, evidence: str,
         ]
     return {
         "namespace": namespace, "cluster": cluster_name(scenario), "image": image, "evidence": evidence,
-        "workers": workers.name, "replicas": workers.count, "crowded": workers.count > compute,
+        "workers": workers.name, "replicas": workers.count if pods.replicas is None else pods.replicas,
+        "crowded": workers.count > compute,
         "node_conf": _words({k: v for k, v in workers.settings.items() if k.lower() != "state"}),
         "slurm_conf": slurm_conf(scenario), "slurm_options": slurm_options(scenario),
         "grace_s": pods.grace // SECOND, "limits": limits,

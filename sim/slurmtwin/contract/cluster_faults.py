@@ -53,6 +53,9 @@ class ClusterFault(Strict):
     other: str = Field("", description="network.cut: the other side; empty: everything")
     signal: str = Field("KILL", pattern=r"^[A-Z]+[0-9]?$", description="process.signal")
     lasts: DurationNs = Field(0, description="cleared so long after; 0: not cleared by the harness")
+    actions: int = Field(
+        0, ge=0, description="process.signal of the operator: not at once, but after so many more actions of it (twin)"
+    )
     grace: DurationNs | None = Field(None, description="pod.delete: grace period; 0s: forced")
     size: str = Field("", description="memory.fill, disk.fill: how much, a Kubernetes quantity")
     offset: DurationNs = Field(0, description="clock.jump: by how much; api_server.slow: added delay")

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from slurmtwin.contract.fields import Strict
+from slurmtwin.contract.fields import DurationNs, Strict
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,30}$"
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
@@ -52,12 +52,21 @@ class NodeGroup(Strict):
     kubelet: Kubelet = Kubelet()
 
 
+class ClusterAutoscaler(Strict):
+    """The Cluster Autoscaler on the last group of workers (kubernetes.md 7): machines come and go with pods."""
+
+    most: int = Field(ge=1, le=64, description="machines of that group at most")
+    provision: DurationNs = Field(90_000_000_000, description="a machine is asked for until its node is Ready")
+    unneeded: DurationNs = Field(600_000_000_000, description="--scale-down-unneeded-time")
+
+
 class KubernetesCluster(Strict):
     """One Kubernetes cluster: a control plane and groups of workers."""
 
     name: str = Field("main", pattern=NAME)
     kubernetes: str = Field("1.34", pattern=r"^1\.[0-9]{2}$", description="minor version")
     workers: list[NodeGroup] = Field(default_factory=lambda: [NodeGroup(count=3)])
+    autoscaler: ClusterAutoscaler | None = Field(None, description="adds and removes machines (twin)")
     kubelet: Kubelet = Field(Kubelet(), description="the control plane's kubelet")
     feature_gates: dict[str, bool] = Field(default_factory=dict)
     pod_subnet: str = "10.244.0.0/16"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from slurmtwin.contract.fields import DurationNs, Strict
+from slurmtwin.contract.fields import DurationNs, Scalar, Strict
 
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 
@@ -23,6 +23,40 @@ class Probe(Strict):
     failures: int = Field(3, ge=1)
 
 
+class Autoscale(Strict):
+    """Who changes the number of workers: KEDA with the HorizontalPodAutoscaler it makes, or the latter alone.
+
+    The chain is slurmctld's /metrics, Prometheus, KEDA, the autoscaler, the node set's scale (design notes 2.2).
+    """
+
+    keda: bool = Field(True, description="false: a HorizontalPodAutoscaler alone, which cannot scale from or to 0")
+    metric: Literal["pending-jobs", "pending-nodes", "busy-nodes"] = "pending-jobs"
+    target: int = Field(1, ge=1, description="the metric's value per worker (AverageValue) or in all (Value)")
+    form: Literal["Value", "AverageValue"] = "AverageValue"
+    least: int = Field(0, ge=0, description="minReplicaCount")
+    most: int = Field(100, ge=1, description="maxReplicaCount")
+    scrape: DurationNs = Field(30_000_000_000, description="Prometheus reads the metric so often")
+    poll: DurationNs = Field(30_000_000_000, description="KEDA's pollingInterval")
+    sync: DurationNs = Field(15_000_000_000, description="--horizontal-pod-autoscaler-sync-period")
+    cooldown: DurationNs = Field(300_000_000_000, description="KEDA's cooldownPeriod, before it scales to 0")
+    stabilization: DurationNs = Field(300_000_000_000, description="before fewer replicas are asked for")
+    renamed: DurationNs | None = Field(None, description="from then on nobody serves a metric of that name")
+
+
+class OtherPod(Strict):
+    """A pod that is not Slurm's, beside slurmd on a machine: a service, a batch pod, another tenant."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,40}$")
+    at: DurationNs
+    run: DurationNs = Field(0, description="it ends by itself after so long; 0: it runs until it is deleted")
+    node: str = Field("", description="worker2, or node-of:slurmd:w-0; empty: kube-scheduler chooses")
+    cpu: str = Field("100m", pattern=QUANTITY)
+    memory: str = Field("64Mi", pattern=QUANTITY)
+    guaranteed: bool = Field(False, description="limits equal to the requests: whole CPUs are its own")
+    grace: DurationNs = Field(30_000_000_000, description="terminationGracePeriodSeconds, whole seconds")
+    stubborn: bool = Field(False, description="it does not end by SIGTERM, only when the grace is over")
+
+
 class PodsSection(Strict):
     """Slurm in pods, by manifests or by `operator`. Workers are the nodes of `slurm.nodes`, one pod each."""
 
@@ -30,6 +64,12 @@ class PodsSection(Strict):
         "", pattern=r"^[a-z][a-z0-9-]{0,30}$|^$",
         description="the operator under test, a folder of e2e/operators: it makes the pods; empty: plain manifests",
     )  # fmt: skip
+    switches: dict[str, Scalar | list[str]] = Field(
+        default_factory=dict, description="the reference operator's switches beside those of the design (twin)"
+    )
+    replicas: int | None = Field(None, ge=0, le=1024, description="workers at the beginning; default: one per node")
+    autoscale: Autoscale | None = Field(None, description="what scales the operator's workers (twin)")
+    others: list[OtherPod] = Field(default_factory=list, description="pods beside Slurm's (twin)")
     controller: Literal["statefulset", "deployment", "primary-backup"] = "statefulset"
     state: Literal["claim", "shared", "memory"] = Field("claim", description="where StateSaveLocation lies")
     slurmctld_process: Literal["main", "supervised"] = "main"

@@ -14,10 +14,10 @@ from pydantic import ConfigDict, Field, ValidationError
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.fields import DurationNs, Scalar, Strict
-from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster, NodeGroup, Taint
+from slurmtwin.contract.kubernetes import ClusterAutoscaler, Kubelet, KubernetesCluster, NodeGroup, Taint
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.phases import Milestone, Phase
-from slurmtwin.contract.pods import PodsSection, Probe
+from slurmtwin.contract.pods import Autoscale, OtherPod, PodsSection, Probe
 from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
 
 SCENARIO_SCHEMA: Final = "slurmtwin/scenario/1"
@@ -345,6 +345,7 @@ _MODELS: Final = (
     Scenario,
     KubernetesCluster,
     NodeGroup,
+    ClusterAutoscaler,
     Kubelet,
     Taint,
     SlurmSection,
@@ -364,6 +365,8 @@ _MODELS: Final = (
     ClusterFault,
     OperatorStep,
     PodsSection,
+    Autoscale,
+    OtherPod,
     Probe,
     Phase,
     Milestone,
