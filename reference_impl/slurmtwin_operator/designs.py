@@ -60,6 +60,9 @@ class CarrierSettings(Strict):
     workers: int = Field(4, description="passes over objects of one kind at once")
     slurm_cache_s: int = Field(0, description="age that an answer of slurmrestd may have; 0: asked in each pass")
     slurm_informer: bool = Field(False, description="a pass waits for an informer's list: batches and looks of 1 s")
+    lease_s: int = Field(
+        0, description="a process that begins waits until a killed one's lease is so old; 0: no leader election"
+    )
     start_jitter_s: int = Field(0, description="workers wait a random time up to this before they register")
 
 

@@ -42,12 +42,18 @@ def _container(item: Document, env: Mapping[str, str]) -> Container:
     hook = item.get("lifecycle", {}).get("preStop")
     more = {**env, "prestop": "down"} if hook else dict(env)
     return Container(
-        name=item["name"], image=item["name"], pull_policy="IfNotPresent", env=more,
+        name=item["name"], image=_image(item), pull_policy="IfNotPresent", env=more,
         milli_cpu=milli_cpu(requests.get("cpu", "0")), memory=quantity_bytes(requests.get("memory", "0")),
         milli_cpu_limit=milli_cpu(limits.get("cpu", "0")), memory_limit=quantity_bytes(limits.get("memory", "0")),
         startup=_probe(item.get("startupProbe")), liveness=_probe(item.get("livenessProbe")),
         readiness=_probe(item.get("readinessProbe")), pre_stop_ns=PRE_STOP_NS if hook else 0,
     )  # fmt: skip
+
+
+def _image(item: Document) -> str:
+    """The runtime has images by the container's name; one of a registry that is not there stays what it is."""
+    image = str(item.get("image", ""))
+    return image if image.partition("/")[0].endswith(".invalid") else str(item["name"])
 
 
 def _probe(item: Document | None) -> Probe | None:

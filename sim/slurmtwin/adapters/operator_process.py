@@ -26,6 +26,7 @@ from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core import plan as own_plan
 from slurmtwin_operator.core.manifests import GROUP
 from slurmtwin_operator.core.observed import MIRRORED, Applied, Condition, Identity, NodeSetObserved, Policy, SlurmNode
+from slurmtwin_operator.core.power import wanted_up
 
 if TYPE_CHECKING:
     from slurmtwin.adapters.slurm_port import SlurmPort
@@ -59,6 +60,10 @@ class Carrying:
     """Environment of worker containers: process is main or supervised."""
     crash_after: int = 0
     """The process dies after so many actions, once; 0: never."""
+    lease_ns: int = 0
+    """A process that begins waits until nobody renewed its lease for so long (kubernetes.md 6.10); 0: no election."""
+    look: Callable[[], int] | None = None
+    """Pause of a process that waits for the lease, between two looks at it."""
     unreachable_s: int = 300
 
 
@@ -79,19 +84,57 @@ class Operator:
         self.actions = 0
         self.passes = 0
         self._process: _Process | None = None
+        self._crash_at = carrying.crash_after
+        self._leader_until_ns = env.now_ns
+        """A process that was killed holds the lease in the eyes of its successor."""
+        self.began_ns = env.now_ns
+        self._cut = False
+
+    def crash_after(self, actions: int) -> None:
+        """The process dies when it has done so many more actions."""
+        self._crash_at = self.actions + actions
+
+    @property
+    def crash_is_due(self) -> bool:
+        """This was the last action of this process."""
+        return self.actions == self._crash_at
 
     def start(self) -> None:
         """exec."""
-        if self._process is None:
-            self._process = _Process(self)
+        if self._process is not None:
+            return
+        wait_ns = elected_in_ns(self._env.now_ns, self._leader_until_ns, self._carrying)
+        if wait_ns:
+            self._leader_until_ns = 0
+            self._env.call_in(wait_ns, lambda _: self.start())
+            return
+        self.began_ns = self._env.now_ns
+        self._process = _Process(self)
+        if self._cut:
+            self._process.client.cut()
 
-    def kill(self) -> None:
-        """SIGKILL: what was sent stands, the rest is forgotten; its kubelet starts it again."""
+    def kill(self, released: bool = False) -> None:
+        """SIGKILL, or SIGTERM (released: it gives its lease back): what was sent stands, the rest is forgotten; its
+        kubelet starts it again.
+        """
         process, self._process = self._process, None
         if process is not None:
             process.client.close()
             process.clock.end()
+            self._leader_until_ns = 0 if released else self._env.now_ns + self._carrying.lease_ns
             self._env.call_in(RESTART_NS, lambda _: self.start())
+
+    def cut(self) -> None:
+        """No way between it and the API server: requests wait, its caches grow stale."""
+        self._cut = True
+        if self._process is not None:
+            self._process.client.cut()
+
+    def heal(self) -> None:
+        """The way is back."""
+        self._cut = False
+        if self._process is not None:
+            self._process.client.heal()
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -117,6 +160,18 @@ class Operator:
         """SIGCONT."""
         if self._process is not None:
             self._process.clock.thaw()
+
+
+def elected_in_ns(now_ns: int, held_until_ns: int, carrying: Carrying) -> int:
+    """How long a process that begins now waits for the lease of one that was killed (leaderelection.go).
+
+    It counts from its own first look at the record, whatever the record says; 0: it is free, or there is no election.
+    """
+    if held_until_ns <= 0 or not carrying.lease_ns:
+        return 0
+    if now_ns >= held_until_ns:
+        return 0
+    return carrying.lease_ns + (carrying.look() if carrying.look is not None else 0)
 
 
 class _Process:
@@ -217,8 +272,8 @@ class _Process:
         conditions: tuple[Condition, ...] = item.status.get("conditions", ())
         return NodeSetObserved(
             me, spec, self._o._switches, Policy(), tuple(pod_view(p, meta.name) for p in pods),
-            tuple(v for v in views if v.selected or v.name in hosts), slurm, self._applied(meta), conditions, (),
-            self._carrying.unreachable_s,
+            tuple(v for v in views if v.selected or v.name in hosts), slurm, self._applied(meta), conditions,
+            wanted_up(slurm.nodes, meta.name), self._carrying.unreachable_s,
         )  # fmt: skip
 
     def _foreign(self, node: Node) -> int:
@@ -247,7 +302,7 @@ class _Process:
             skipped = error == "skipped"
             self._tell(action, error)
             self._o.actions += 1
-            if self._o.actions == self._carrying.crash_after:
+            if self._o.crash_is_due:
                 self._o.kill()
                 return
             if error and not skipped and self._o._switches.failed_action == "stop":

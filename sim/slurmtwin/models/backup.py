@@ -46,7 +46,7 @@ class BackupWatch:
     def _primary_answers(self) -> bool:
         """ping_controllers(): some controller of higher rank answers, in charge or not."""
         ranks = self._cluster.controllers[: self._controller.index]
-        return any((c.ctld is not None or c.standby) and not c.frozen for c in ranks)
+        return any((c.ctld is not None or c.standby) and not c.frozen and not c.unheard for c in ranks)
 
     def _last_poll_ns(self, now_ns: int) -> int:
         """The last poll of the grid up to now."""
@@ -82,8 +82,8 @@ class BackupWatch:
             self._poll_call = None
 
     def _poll(self, _argument: object) -> None:
-        """One poll of a primary that does not answer (a frozen one is waited for, MessageTimeout long)."""
-        frozen = any(c.frozen for c in self._cluster.controllers[: self._controller.index])
+        """One poll of a primary that does not answer (a frozen or cut off one is waited for, MessageTimeout long)."""
+        frozen = any(c.frozen or c.unheard for c in self._cluster.controllers[: self._controller.index])
         self._poll_call = self._clock.call_in(
             self._cluster.conf.timers.message_timeout_ns if frozen else 0, self._polled, self._clock.now_ns
         )

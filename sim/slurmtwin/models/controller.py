@@ -37,6 +37,8 @@ class Controller:
         self.ctld: Slurmctld | None = None
         """The controller's tables while this host is in charge."""
         self.frozen = False
+        self.unheard = False
+        """The network between it and the other controllers is cut; the state directory is not."""
         self.owner: object | None = None
         """Whose process it is, where several machines may run one under this name (slurm_pods)."""
         self.watch: BackupWatch | None = None

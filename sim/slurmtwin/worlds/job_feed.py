@@ -39,6 +39,8 @@ class JobFeed:
         self._last_ns = cluster.env.now_ns
         self._thinking = 0
         """Requests whose user thinks before submitting."""
+        self.hold: Callable[[Callable[[], None]], bool] | None = None
+        """Takes a submit that cannot leave its user now, and does it later; False: it can leave."""
         self.exhausted = False
         """No request is left."""
         self.on_change: Callable[[], None] = lambda: None
@@ -77,6 +79,9 @@ class JobFeed:
     def deliver(self, request: JobRequest) -> None:
         """The submit RPC reaches the controller, or the command fails when none answers (slurm.md 5.4)."""
         cluster = self._cluster
+        if self.hold is not None and self.hold(lambda: self._thought(request)):
+            self._thinking += 1
+            return
         if self._dispatcher is not None:
             request = self._dispatcher.place(request, cluster.env.now_ns)
         if request.cancel_ns is not None:

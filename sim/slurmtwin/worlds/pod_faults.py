@@ -12,6 +12,7 @@ from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
 from slurmtwin.models.controllers.disruption import evict
 from slurmtwin.models.slurmctld.tables import bits
+from slurmtwin.worlds.pod_services import Images, fill_disk
 
 if TYPE_CHECKING:
     from slurmtwin.adapters.operator_process import Operator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram
     from slurmtwin.models.slurm_pods.programs import SlurmPrograms
+    from slurmtwin.worlds.pod_services import Keys, NameService
     from slurmtwin.worlds.pod_state import PodState
 
 KUBELET_RESTART_NS: Final = 10 * SECOND
@@ -32,28 +34,35 @@ FILL_BYTES: Final = 1 << 30
 """What a recorded job writes into its volume (e2e/slurm_images/files/job)."""
 SHUTDOWN_NS: Final = 15 * SECOND
 """docker restart waits so long for systemd (docs/kind-slurm.md)."""
-NOT_MODELLED: Final = (
-    "dns.outage", "image.pull_fails", "disk.fill", "jwt.rotate", "clock.jump",
-)  # fmt: skip
+NOT_MODELLED: Final = ("clock.jump",)
+EVICT_AGAIN_NS: Final = 5 * SECOND
+"""kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
+OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
+"""Targets that name the operator's pod."""
 
 
 def modelled(fault: ClusterFault) -> bool:
-    """The twin does what the fault does; of network cuts those of a worker's pod and of a machine.
+    """The twin does what the fault does.
 
-    slurmdbd has no pod in the twin and can be frozen alone, nor has the operator in its own namespace (it is a process
-    beside the API server, target `operator`).
+    slurmdbd has no pod in the twin and can be frozen alone. The operator is a process beside the API server: it is
+    killed, frozen, cut off, and its pod deleted.
     """
     app = fault.target.partition(":")[0]
     if app == "slurmdbd":
         return fault.kind == "process.freeze"
-    if "/" in fault.target:
+    if fault.target in OPERATORS:
+        return fault.kind in ("process.signal", "process.freeze", "pod.delete", "network.cut", "watch.stale")
+    if "/" in fault.target or fault.actions:
         return False
+    if fault.kind == "disk.fill":
+        return app == "slurmd"
     if fault.kind == "volume.lost":
         return app == "slurmctld"
     if fault.kind == "watch.stale":
-        return fault.target == "operator"
+        return False
     if fault.kind == "network.cut":
-        return fault.target.startswith(("slurmd", "worker", "node-of:"))
+        between = app == "slurmctld" and fault.other.startswith("slurmctld")
+        return between or fault.target.startswith(("slurmd:", "slurmrestd", "worker", "node-of:"))
     return fault.kind not in NOT_MODELLED
 
 
@@ -64,8 +73,16 @@ class ClusterFaults:
         self, env: Environment, server: ApiServer, machines: dict[str, Machine], pods: SlurmPrograms,
         cluster: SlurmCluster, namespace: str, api_back_ns: Callable[[], int], operator: Operator | None = None,
     ) -> None:  # fmt: skip
+        self.names: NameService | None = None
+        self.keys: Keys | None = None
+        """What is there once the world's users are."""
         self.state: PodState | None = None
         """State directory, slurm.conf and database, once they are there."""
+        self.look: Callable[[], None] | None = None
+        """Tells the observer that somebody is reached who was not, or the other way round."""
+        self.operator_cut = False
+        self.rest_cut = False
+        """No packet reaches the operator, or slurmrestd."""
         self.tarpit = False
         """slurmrestd takes connections and answers nobody."""
         self._api_back_ns = api_back_ns
@@ -137,10 +154,15 @@ class ClusterFaults:
                "api_server": self._api_server}.get(group)  # fmt: skip
         if act is not None:
             return act(verb, fault)
+        if fault.target in OPERATORS and fault.kind in ("pod.delete", "network.cut"):
+            return self._operator_pod(fault)
         if fault.kind == "pod.delete":
             pod = self.pod(fault.target)
             self._client.delete(Pod, pod.meta.key, fault.grace, uid=pod.meta.uid)
             return _nothing
+        service = self._service(fault)
+        if service is not None:
+            return service
         if fault.kind in ("volume.lost", "config.change"):
             assert self.state is not None
             if fault.kind == "config.change":
@@ -158,6 +180,38 @@ class ClusterFaults:
             return operator.release_caches
         raise UnsupportedError(f"{fault.kind}: the twin does not model it", hint="--world kind runs it for real")
 
+    def _service(self, fault: ClusterFault) -> Callable[[], None] | None:
+        """What pods rest on (pod_services.py); None: another kind."""
+        if fault.kind == "dns.outage":
+            assert self.names is not None
+            return self.names.stop()
+        if fault.kind == "jwt.rotate":
+            assert self.keys is not None
+            return self.keys.rotate()
+        if fault.kind == "image.pull_fails":
+            return Images(self._server, self._client).lose(fault.target.partition(":")[0])
+        if fault.kind == "disk.fill":
+            pod = self.pod(fault.target)
+            return fill_disk(self._machines[pod.spec.node_name], pod, fault.size)
+        return None
+
+    def _operator_pod(self, fault: ClusterFault) -> Callable[[], None]:
+        """Its pod is deleted, or no packet leaves it: requests to API server and slurmrestd wait."""
+        operator = self._operator
+        if operator is None:
+            raise InputError(f"{fault.kind}: no operator runs here", hint="pods.operator")
+        if fault.kind == "pod.delete":
+            operator.kill(released=fault.grace != 0)
+            return _nothing
+        operator.cut()
+        self.operator_cut = True
+
+        def clear() -> None:
+            self.operator_cut = False
+            operator.heal()
+
+        return clear
+
     def _process(self, verb: str, fault: ClusterFault) -> Callable[[], None]:
         name, _, where = fault.target.partition("@")
         signal = "STOP" if verb == "freeze" else fault.signal
@@ -165,13 +219,16 @@ class ClusterFaults:
             return self._system_daemon(name, self._machines[self.node(where)], signal)
         if name == "slurmdbd" and self.state is not None:
             return self.state.freeze_database()
-        if fault.target == "operator" and self._operator is not None:
-            return self._operator_process(self._operator, signal)
+        if fault.target in OPERATORS and self._operator is not None:
+            return self._operator_process(self._operator, signal, fault.actions)
         daemon = self._daemon(fault.target)
         daemon.signal(signal)
         return lambda: daemon.signal("CONT") if signal == "STOP" else None
 
-    def _operator_process(self, operator: Operator, signal: str) -> Callable[[], None]:
+    def _operator_process(self, operator: Operator, signal: str, actions: int) -> Callable[[], None]:
+        if actions:
+            operator.crash_after(actions)
+            return _nothing
         if signal == "STOP":
             operator.freeze()
             return operator.thaw
@@ -236,10 +293,20 @@ class ClusterFaults:
         else:
             self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, unschedulable=True)))
         if verb == "drain":
-            for pod in self._server.list_of(Pod, node=name):
-                if pod.meta.namespace == self._namespace:
-                    self._evict(pod.meta.key)
+            here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
+            self._drain({pod.meta.key: pod.meta.uid for pod in here})
         return lambda: self._client.patch(Node, name, lambda n: replace(n, spec=before))
+
+    def _drain(self, pods: dict[str, str]) -> None:
+        """kubectl drain: all are evicted at once; those that a budget keeps are asked for again and again."""
+        left: dict[str, str] = {}
+        for key, uid in pods.items():
+            pod = self._server.find(Pod, key)
+            if pod is not None and pod.meta.uid == uid and not pod.meta.deleting:
+                left[key] = uid
+                self._evict(key)
+        if left:
+            self._env.call_in(EVICT_AGAIN_NS, self._drain, left)
 
     def _evict(self, key: str) -> None:
         self._client.call(f"evict Pod {key}", lambda: evict(self._server, key))
@@ -256,7 +323,11 @@ class ClusterFaults:
         self._env.call_in(self._api_back_ns(), lambda _: self._server.start())
 
     def _cut(self, fault: ClusterFault) -> Callable[[], None]:
-        """A worker from its controller, or a node from everything."""
+        """A worker from its controller, controllers from each other, slurmrestd or a node from everything."""
+        if fault.target.startswith("slurmctld"):
+            return self._cut_controllers(fault)
+        if fault.target.startswith("slurmrestd"):
+            return self._cut_rest()
         if fault.target.startswith("slurmd"):
             slurmds, node = self._cluster.slurmds, self._cluster.node_bitmap([fault.target.partition(":")[2]])
             slurmds.cut(node)
@@ -265,6 +336,32 @@ class ClusterFaults:
         machine = self._machines[name]
         machine.cut()
         return machine.heal
+
+    def _cut_controllers(self, fault: ClusterFault) -> Callable[[], None]:
+        """They do not hear each other; both reach the shared state directory, workers and users reach both."""
+        number = min(int(t.partition(":")[2] or 0) for t in (fault.target, fault.other))
+        controller = self._cluster.controllers[number]
+
+        def put(unheard: bool) -> None:
+            controller.unheard = unheard
+            for other in self._cluster.controllers:
+                if other.watch is not None:
+                    other.watch.primary_changed()
+
+        put(True)
+        return lambda: put(False)
+
+    def _cut_rest(self) -> Callable[[], None]:
+        self.rest_cut = True
+        if self.look is not None:
+            self.look()
+
+        def clear() -> None:
+            self.rest_cut = False
+            if self.look is not None:
+                self.look()
+
+        return clear
 
 
 def _nothing() -> None:

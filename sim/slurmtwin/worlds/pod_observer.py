@@ -56,11 +56,16 @@ class ObservedSink(EventSink):
 class Observer:
     """The observer's rows."""
 
-    def __init__(self, cluster: SlurmCluster, sink: ObservedSink, reachable: Callable[[str], bool]) -> None:
+    def __init__(
+        self, cluster: SlurmCluster, sink: ObservedSink, reachable: Callable[[str], bool],
+        rest: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
         self._cluster = cluster
         self._sink = sink
         self._reachable = reachable
         """Whether the pod of that controller is reached from the control plane."""
+        self._rest = rest
+        """Whether slurmrestd is reached, and takes the observer's token."""
         self._answers: dict[tuple[str, str], bool] = {}
         self._nodes: dict[str, str] = {}
         self._jobs: dict[int, tuple[str, str]] = {}
@@ -81,6 +86,7 @@ class Observer:
             self._answer("livez", controller.name, up and self._reachable(controller.name))
         ctld = self._cluster.ctld
         listed = any(c.ctld is ctld and self._reachable(c.name) for c in self._cluster.controllers) if ctld else False
+        listed = listed and self._rest()
         for table in ("nodes", "jobs"):
             self._answer(table, None, listed)
         if ctld is not None and listed:

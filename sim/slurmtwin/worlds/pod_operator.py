@@ -6,10 +6,12 @@ operator's with the switches of the design that `pods.operator` names (scenarios
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from pydantic import ValidationError
 
 import slurmtwin
 from slurmtwin.adapters.operator_process import Carrying, Operator
@@ -19,11 +21,14 @@ from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Custom, Deployment, Meta, Pod, Service
+from slurmtwin.models.autoscaler.metric_chain import MetricChain
 from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.worlds import pod_objects
+from slurmtwin.worlds.pod_scaling import scaled_set, slurm_metric
 from slurmtwin_operator.core.manifests import GROUP
 from slurmtwin_operator.core.observed import TERMINATING
 from slurmtwin_operator.core.spec import NodeSetSpec
+from slurmtwin_operator.core.switches import Switches
 from slurmtwin_operator.designs import Design, find_design
 
 if TYPE_CHECKING:
@@ -33,16 +38,22 @@ if TYPE_CHECKING:
     from slurmtwin.worlds.pod_observer import ObservedSink
     from slurmtwin.worlds.pod_world import KubePart, PodWorld
 
-STEPS: Final = ("operator.scale", "operator.update", "operator.cordon", "operator.delete")
+STEPS: Final = ("operator.scale", "operator.update", "operator.configure", "operator.cordon", "operator.delete")
 TARGETS: Final = ("workers", "rest")
 HOOK_NS: Final = 300 * MS
 """A deletion is seen by the kubelet, and the preStop hook has told slurmctld."""
+IN_PLACE_NS: Final = 8 * SECOND
+"""The pod is marked so that its kubelet looks, 3 s; the pass after it, 5 s (docs/operator.md, config_change)."""
+LEASE_LOOK_NS: Final = (0, 4400 * MS)
+"""Looks at a lease lie up to 2 s x 2.2 apart (kubernetes.md 6.10)."""
 CORDON: Final = f"{GROUP}/cordon"
 
 
 def modelled(step: OperatorStep) -> bool:
     """The twin makes that change."""
     target = step.target.partition(":")[0]
+    if step.kind == "operator.configure":
+        return target == "controller"
     return step.kind in STEPS and (target in TARGETS or (step.kind == "operator.cordon" and target == "slurmd"))
 
 
@@ -54,6 +65,18 @@ def design_of(name: str) -> Design:
         if (folder / f"{name}.yaml").exists():
             return find_design(name, folder)
     raise InputError(f"no design is called {name!r}", hint="a file of scenarios/designs")
+
+
+def switched(design: Design, changed: Mapping[str, object]) -> Switches:
+    """The design's switches with those that a scenario sets. Raises InputError for a switch or setting that is none."""
+    odd = sorted(set(changed) - set(Switches.model_fields))
+    if odd:
+        raise InputError(f"pods.switches: no switch is called {odd[0]!r}", hint="docs/operator.md lists them")
+    try:
+        return Switches.model_validate({**design.switches.model_dump(), **changed})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise InputError(f"pods.switches.{first['loc'][0]}: {first['msg']}") from error
 
 
 def rendered(scenario: Scenario) -> Scenario:
@@ -74,14 +97,15 @@ class OperatorPart:
         self._scenario = scenario
         self._pods = scenario.pods
         self._design = design = design_of(scenario.pods.operator)
-        if design.switches.workers != "pods":
+        self._switches = switches = switched(design, scenario.pods.switches)
+        if switches.workers != "pods":
             raise UnsupportedError(
                 f"design {design.name}: the twin's operator carries workers that are pods of its own"
             )
         self._name = pod_objects.worker_names(scenario)[0].rpartition("-")[0]
         self._client = Client(kube.server, world.env, kube.request)
         self._revision = 1
-        carrier, switches = design.carrier, design.switches
+        carrier = design.carrier
 
         batch = world.streams.uniform_ns("slurm_informer", 0, SECOND) if carrier.slurm_informer else None
 
@@ -98,11 +122,33 @@ class OperatorPart:
                 back_off_ns=carrier.backoff_base_ms * MS,
                 back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,
                 env={"process": self._pods.slurmd_process}, unreachable_s=design.kubernetes.worker_unreachable_s,
+                lease_ns=carrier.lease_s * SECOND, look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS),
             ),
             port,
         )  # fmt: skip
         if switches.prestop != "none":
             kube.server.on_write.append(self._deleted)
+        section = scenario.pods.autoscale
+        self._chain = None
+        if section is not None:
+            scaled = scaled_set(
+                slurm_metric(world.cluster, section.metric), self._replicas, self._scale, kube.server,
+                (f"{GROUP}/nodeset", self._name),
+            )  # fmt: skip
+            self._chain = MetricChain(world.env, sink, world.streams, section, scaled)
+
+    def start(self) -> None:
+        """The operator's process, and what scales its node set."""
+        self.operator.start()
+        if self._chain is not None:
+            self._chain.start()
+
+    def _replicas(self) -> int | None:
+        item = self._kube.server.find(Custom, self._key)
+        return None if item is None else item.spec["spec"].replicas
+
+    def _scale(self, count: int) -> None:
+        self._change(replicas=count)
 
     @property
     def _key(self) -> str:
@@ -110,17 +156,22 @@ class OperatorPart:
 
     def _rest(self) -> str:
         """fresh, away or absent, as a client of the REST service finds it."""
-        server, space = self._kube.server, self._kube.namespace
+        server, space, faults = self._kube.server, self._kube.namespace, self._kube.faults
         if server.find(Service, f"{space}/slurmrestd") is None:
             return "absent"
-        if self._kube.faults.tarpit:
+        if faults.tarpit or faults.rest_cut or faults.operator_cut:
             return "tarpit"
+        if faults.names is not None and not faults.names.serves():
+            return "away"
+        if faults.keys is not None and faults.keys.operator_refused(self.operator.began_ns):
+            return "away"
         serving = (p for p in server.list_of(Pod) if p.meta.labels.get("app") == "slurmrestd")
         return "fresh" if any(p.ready and not p.meta.deleting for p in serving) else "away"
 
     def node_set(self) -> Custom:
         """The custom resource at the beginning."""
-        pods, count = self._pods, len(pod_objects.worker_names(self._scenario))
+        pods = self._pods
+        count = len(pod_objects.worker_names(self._scenario)) if pods.replicas is None else pods.replicas
         spec = NodeSetSpec(
             cluster="slurm", replicas=count, image="slurmd", cpu=pods.cpu or "100m", memory=pods.memory or "200Mi",
             node_selector={pod_objects.ROLE: "compute"}, grace_s=max(1, pods.grace // SECOND),
@@ -156,6 +207,8 @@ class OperatorPart:
         """Make the change; returns what takes it back."""
         target, _, name = step.target.partition(":")
         space = self._kube.namespace
+        if step.kind == "operator.configure":
+            return self._configure(step)
         if step.kind == "operator.cordon":
             return self._cordon(f"{space}/{name}")
         if target == "rest":
@@ -167,6 +220,19 @@ class OperatorPart:
             self._revision += 1
             return self._change(image=f"slurmd:{self._revision}")
         return self._change(replicas=step.count or 0)
+
+    def _configure(self, step: OperatorStep) -> Callable[[], None]:
+        """Options of slurm.conf change: the switch config_change says whether slurmctld's pod is replaced."""
+        state = self._kube.faults.state
+        assert state is not None
+        lines = [f"{key}={value}" for key, value in step.set.items()]
+        if self._switches.config_change == "restart":
+            state.configured_anew(lines, None)
+            pod = self._kube.faults.pod("slurmctld")
+            self._client.delete(Pod, pod.meta.key, uid=pod.meta.uid)
+        else:
+            state.configured_anew(lines, IN_PLACE_NS)
+        return _nothing
 
     def _change(self, **values: object) -> Callable[[], None]:
         """Other values in the node set's spec."""

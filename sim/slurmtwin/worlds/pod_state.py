@@ -79,6 +79,13 @@ class PodState:
             self._cluster.env.call_in(self._left_ns, self._brought, fault)
         return _nothing
 
+    def configured_anew(self, lines: Sequence[str], in_ns: int | None) -> None:
+        """An operator has written another slurm.conf: a new pod reads it (None), or slurmctld in its place later."""
+        now_ns = self._cluster.env.now_ns
+        self._next = (self._configured(lines), self._pod(), now_ns + (in_ns or 0))
+        if in_ns is not None:
+            self._cluster.env.call_in(in_ns, self._taken)
+
     def _brought(self, fault: ClusterFault) -> None:
         """The mounted file has changed; the container's loop finds it at its next look and asks for a reconfigure."""
         said = detail_text(fault={"kind": fault.kind, "lines": list(fault.lines)})

@@ -33,6 +33,7 @@ from slurmtwin.models.kubelet.cpu_topology import list_form
 from slurmtwin.models.kubelet.defaults import kubelet_defaults
 from slurmtwin.models.kubelet.kubelet import KubeletSettings
 from slurmtwin.models.kubelet.machine import Machine
+from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
 from slurmtwin.models.slurm_pods.programs import SlurmPrograms
 from slurmtwin.models.slurm_pods.settings import DaemonPods
@@ -48,6 +49,8 @@ from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, rendered
+from slurmtwin.worlds.pod_scaling import Machines
+from slurmtwin.worlds.pod_services import DISK_BYTES, NO_IMAGE, Keys, NameService, has_disk
 from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
@@ -69,6 +72,8 @@ if TYPE_CHECKING:
 Draw = Callable[[], int]
 LEAD_NS: Final = 14 * SECOND
 """Pods are created so long before their daemons are to serve: quiet runs need 5 to 13 s (docs/kind-slurm.md)."""
+PULL_NS: Final = 10 * SECOND
+"""An image that a registry has; every recorded one is on the machine beforehand."""
 SETTLED_NS: Final = 2 * SECOND
 """The cluster itself is there so long before anything is created in it."""
 REQUEST_NS: Final = (4 * MS, 20 * MS)
@@ -146,7 +151,11 @@ class PodWorld(TwinWorld):
         self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)
         self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
         self._attach_state(scenario, conf, sink)
-        self.observer = Observer(self.cluster, sink, self.kube.reached)
+        self.observer = Observer(self.cluster, sink, self.kube.reached, self.kube.listed)
+        faults, look = self.kube.faults, self.observer.look
+        faults.look = look
+        faults.names = NameService(self.env, self.feed, look)
+        faults.keys = Keys(self.env, self.cluster, look)
 
     def _attach_state(self, scenario: Scenario, conf: ClusterConf, sink: ObservedSink) -> None:
         """What slurmctld's pod has from outside, where faults reach it."""
@@ -297,6 +306,7 @@ class KubePart:
             ),
             hog_wake=world.draw("exit-notice"), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
+            resolves=lambda: self.faults.names is None or self.faults.names.serves(),
         )  # fmt: skip
 
     def _start_costs(self) -> StartCosts:
@@ -308,6 +318,7 @@ class KubePart:
         return replace(
             StartCosts(), mount=lambda: 100 * MS, create=lambda: 0, start=lambda: sharing.takes_ns(container()),
             sandbox=lambda: sharing.takes_ns(max(50 * MS, pod() - part_ns)),
+            pull=lambda image: None if image == NO_IMAGE else PULL_NS,
         )  # fmt: skip
 
     def _machine(self, place: int, node: KubeNode) -> Machine:
@@ -324,13 +335,14 @@ class KubePart:
         runtime.images |= {"slurmctld", "slurmd", "slurmrestd", "observer"}
         defaults = kubelet_defaults(self._cluster.kubernetes)
         defaults = replace(defaults, relist_ns=world.scaled("pleg-relist", defaults.relist_ns))
-        section = pod_objects.kubelets(self._cluster)[place]
+        sections = pod_objects.kubelets(self._cluster)
+        section = sections[min(place, len(sections) - 1)]
         cpus, memory = node.status.milli_cpu // 1000, node.status.memory
         settings = KubeletSettings(
             defaults=defaults, latency=self.request,
             capacity=NodeCapacity(milli_cpu=node.status.milli_cpu, memory=memory, pods=node.status.pods),
             eviction=_fresh(section, defaults), refuses=refuses_to_start(section, defaults, runtime.cgroups),
-            on_cpus=partial(self._pinned, name),
+            on_cpus=partial(self._pinned, name), use=NodeUse(memory, disk=DISK_BYTES) if has_disk(section) else None,
         )  # fmt: skip
         resources = node_resources(section, flat_host(cpus, memory))
         return Machine(world.env, self.server, runtime, node, settings, draw, resources)
@@ -352,9 +364,12 @@ class KubePart:
     def start(self) -> None:
         """Machines and control plane now, the objects at their times."""
         env, world = self._world.env, self._world
-        for machine in self.machines.values():
+        for machine in list(self.machines.values()):
             machine.start_kubelet()
         self.plane.start()
+        if self._cluster.autoscaler is not None:
+            make = partial(self._machine, len(self.machines))
+            Machines(env, self.server, self._cluster, self.machines, make).start()
         for name, at_ns in self._times.lease_ns.items():
             if name in self.machines and at_ns >= env.now_ns:
                 env.call_at(at_ns, self._lease, (name, at_ns))
@@ -371,7 +386,7 @@ class KubePart:
         if operator is None:
             env.call_at(world.apply_ns, lambda _: apply(pod_objects.workers(self.namespace, self._scenario, pods)))
         else:
-            env.call_at(world.apply_ns - SECOND, lambda _: operator.operator.start())
+            env.call_at(world.apply_ns - SECOND, lambda _: operator.start())
             env.call_at(world.apply_ns, lambda _: apply([operator.node_set()]))
         later_ns = world.apply_ns + pods.controller_after
         env.call_at(later_ns, lambda _: apply(pod_objects.controller(self.namespace, pods)))
@@ -403,8 +418,13 @@ class KubePart:
         return self.operator.step(fault)
 
     def reached(self, _controller: str) -> bool:
-        """Whether the control plane reaches a controller's pod (a paused machine shows as a controller that hangs)."""
-        return True
+        """Whether the observer reaches a controller's pod (a paused machine shows as a controller that hangs)."""
+        return self.faults.names is None or self.faults.names.serves()
+
+    def listed(self) -> bool:
+        """Whether slurmrestd answers the observer."""
+        faults = self.faults
+        return not (faults.rest_cut or (faults.keys is not None and faults.keys.old_refused))
 
 
 class Sharing:

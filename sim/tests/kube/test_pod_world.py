@@ -19,14 +19,7 @@ from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
 FOLDERS = (FAULTS, FAULTS.parent / "operator")
-NOT_MODELLED = {
-    "x88-dns-outage": "dns.outage", "op-config-change": "operator.configure", "op-operator-killed": "pod.delete",
-    "op-rest-away": "network.cut",
-}  # fmt: skip
-"""Recorded, but not modelled yet, and by which fault: each is refused, none is played without it."""
-RECORDED = sorted(
-    {path.parent.parent.name for path in FAULTS.parent.glob("recordings/*/26.05/pods")} - set(NOT_MODELLED)
-)
+RECORDED = sorted({path.parent.parent.name for path in FAULTS.parent.glob("recordings/*/26.05/pods")})
 
 
 def scenario(name: str) -> Scenario:
@@ -63,14 +56,7 @@ def test_every_recorded_scenario_runs_in_the_twin(name: str) -> None:
     assert {Kind.POD_READY, Kind.CONTAINER_STARTED, Kind.KUBE_NODE_READY, Kind.NODE_STATE} <= {r.kind for r in rows}
 
 
-@pytest.mark.parametrize(("name", "fault"), NOT_MODELLED.items())
-def test_a_recorded_scenario_that_is_not_modelled_is_refused(name: str, fault: str) -> None:
-    """By the name of the fault; once it is modelled, this list is stale."""
-    with pytest.raises(UnsupportedError, match=fault):
-        play(name)
-
-
-REFUSED = ["dns.outage", "image.pull_fails", "disk.fill", "jwt.rotate", "clock.jump"]
+REFUSED = ["clock.jump"]
 
 
 @pytest.mark.parametrize("kind", REFUSED)

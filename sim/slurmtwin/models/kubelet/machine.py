@@ -45,7 +45,8 @@ class Machine:
         self.cut_off = False
         self.boots = 0
         self._server = server
-        self._node = node
+        self.node = node
+        """The object as its kubelet registers it."""
         self._draw = draw
         self._resources = resources
         self._volumes_ready = volumes_ready
@@ -69,7 +70,7 @@ class Machine:
         if self.refused:
             return
         kubelet = self.kubelet = Kubelet(
-            self.env, self._server, self.runtime, self._node, self.settings, self._draw, self._resources,
+            self.env, self._server, self.runtime, self.node, self.settings, self._draw, self._resources,
             self._volumes_ready,
         )  # fmt: skip
         if self.cut_off:

@@ -11,6 +11,10 @@ from slurmtwin.contract.quantity import MIB
 
 Draw = Callable[[], int]
 
+RESOLVER_NS: Final = 5 * SECOND
+"""A resolver without an answer asks again after so long (resolv.conf timeout); slurmd's attempts follow one another, so
+it finds its controller's name at the first query after an outage (recorded in x88: 0.8, 4.3 and 5.3 s)."""
+
 STEPD_ADJ_PRIVILEGED: Final = -999
 """slurmstepd's oom_score_adj since 25.11, where it may lower it (slurm.md 7); -1000 before."""
 
@@ -33,6 +37,8 @@ class DaemonPods:
     """slurmd -Z without an answer asks for its configuration again after so long (recorded in x16)."""
     config_attempt: Draw = lambda: 2 * SECOND
     """One such attempt (names that do not resolve yet take their own seconds)."""
+    resolves: Callable[[], bool] = lambda: True
+    """Names of the cluster are found."""
     supervisor_look: Draw = lambda: SECOND
     """supervisord: a process has ended -> it is started again. A draw up to its 1 s round (supervisord 4.2)."""
     supervisor_start_ns: int = SECOND

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from slurmtwin.models.kubelet.container_memory import Process
 from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram, ProcessModel
 from slurmtwin.models.slurm_pods.job_memory import JobMemory
-from slurmtwin.models.slurm_pods.settings import STEPD_ADJ_PRIVILEGED, DaemonPods
+from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, STEPD_ADJ_PRIVILEGED, DaemonPods
 
 if TYPE_CHECKING:
     from slurmtwin.models.kubelet.program import Place
@@ -56,6 +56,9 @@ class SlurmdProgram(DaemonProgram):
         """slurmd -Z: without a controller it asks for its configuration again and again."""
         place = self.place
         assert place is not None
+        if not self.settings.resolves():
+            self._call = place.clock.call_in(RESOLVER_NS, self._ask_again)
+            return
         if self._cluster.ctld is None:
             wait_ns = self.settings.config_attempt() + self.settings.config_retry_ns
             self._call = place.clock.call_in(wait_ns, self._ask_again)

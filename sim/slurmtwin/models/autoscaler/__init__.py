@@ -1,0 +1,1 @@
+"""What changes the number of workers and of machines: HorizontalPodAutoscaler, KEDA, Cluster Autoscaler."""
