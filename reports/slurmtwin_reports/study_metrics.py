@@ -35,7 +35,9 @@ def run_figures(history: History, warm_up: str = "mser-5") -> dict[str, Any]:
     cuts = CUTS if warm_up == "mser-5" else CUTS[:1]
     asked = cut_of(records) if warm_up == "mser-5" else 0.0
     down = _downtime(history)
-    return {"cut": asked, "figures": {f"{cut:g}": _figures(table, records, cut, capacity, down) for cut in cuts}}
+    whole = _pod_figures(history)
+    figures = {f"{cut:g}": {**_figures(table, records, cut, capacity, down), **whole} for cut in cuts}
+    return {"cut": asked, "figures": figures}
 
 
 def cut_of(records: Sequence[JobRecord]) -> float:
@@ -77,6 +79,38 @@ def _figures(
         level = mean_level(busy_steps(table), from_ns, last)
         if level is not None:
             out["utilisation"] = level / capacity
+    return out
+
+
+def _pod_figures(history: History) -> Figures:
+    """Of a run in pods, whatever the warm-up: hours that worker pods exist, and how long each shrinking of them took.
+
+    A shrinking lasts from an operator.scale step until the last pod goes before the next step.
+    """
+    made: dict[str, int] = {}
+    held_ns = end = 0
+    steps: list[tuple[int, int]] = []
+    for row in history.rows():
+        end = max(end, row.t_ns)
+        if row.kind == "fault.injected" and fault_of(row).get("kind") == "operator.scale":
+            steps.append((row.t_ns, 0))
+        elif row.actor == "collector" and row.kind in ("pod.created", "pod.deleted"):
+            detail = row.details
+            if detail.get("app") != "slurmd":
+                continue
+            uid = str(row.pod_uid or detail.get("pod"))
+            if row.kind == "pod.created":
+                made[uid] = row.t_ns
+            elif (since := made.pop(uid, None)) is not None:
+                held_ns += row.t_ns - since
+                if steps:
+                    steps[-1] = (steps[-1][0], row.t_ns - steps[-1][0])
+    if not held_ns and not made:
+        return {}
+    out = {"pod_hours": (held_ns + sum(end - since for since in made.values())) / HOUR_NS}
+    shrinking = [took for _, took in steps if took]
+    if shrinking:
+        out["scale_in_s"] = sum(shrinking) / len(shrinking) / 1e9
     return out
 
 

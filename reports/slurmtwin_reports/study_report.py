@@ -29,8 +29,12 @@ MORE_IS_BETTER: Final = ("goodput", "utilisation")
 class StudyFindings:
     """Everything a page or a table of a study shows, computed once from its results."""
 
-    def __init__(self, study: dict[str, Any], results: Sequence[dict[str, Any]]) -> None:
+    def __init__(
+        self, study: dict[str, Any], results: Sequence[dict[str, Any]], sensitivity: Sequence[dict[str, Any]] = ()
+    ) -> None:
         self.study = study
+        self.sensitivity = list(sensitivity)
+        """Rows of slurmtwin_reports.sensitivity, where that analysis was made."""
         self.reference: str = study.get("baseline") or next(iter(study["designs"]))
         self.metrics: list[str] = study["metrics"]
         self.table = StudyTable(results)
@@ -57,7 +61,8 @@ class StudyFindings:
         ]  # fmt: skip
         turns = [
             {**dict(b.others), "factor": b.factor, "design": b.design, "metric": b.metric, "value": b.value,
-             "low": b.low, "high": b.high, "better_below": b.better_below}
+             "low": b.low, "high": b.high, "better_below": b.better_below, "equal_to": b.equal_to,
+             "better_beyond": b.better_beyond}
             for b in self.break_evens
         ]  # fmt: skip
         held = [
@@ -66,7 +71,10 @@ class StudyFindings:
              "half_width": h.found.difference.half, "verdict": h.verdict}
             for h in self.conclusions
         ]  # fmt: skip
-        found_tables = {"means": means, "differences": paired, "break_even": turns, "assumptions": held}
+        found_tables = {
+            "means": means, "differences": paired, "break_even": turns, "assumptions": held,
+            "sensitivity": self.sensitivity,
+        }  # fmt: skip
         return {name: rows for name, rows in found_tables.items() if rows}
 
 
@@ -93,8 +101,8 @@ def study_page(findings: StudyFindings, command: str = "") -> Page:
     if table.failed:
         tiles.append((str(table.failed), "runs failed"))
     blocks = [
-        _figures(findings), _break_even(findings), _assumptions(findings), _differences(findings), _means(findings),
-        _rests_on(findings),
+        _figures(findings), _break_even(findings), _assumptions(findings), _sensitivity(findings),
+        _differences(findings), _means(findings), _rests_on(findings),
     ]  # fmt: skip
     if command:
         blocks.append(Block("How to make it again", lines=[command]))
@@ -146,10 +154,16 @@ def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Seq
     if turns:
         one = turns[0]
         text += f" The better design changes at {one.factor} = {_turn(one)}."
+    starts = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.equal_to is not None]
+    if starts and not turns:
+        one = starts[0]
+        text += f" Up to {one.factor} = {one.equal_to:g} they are equal, beyond it {one.better_beyond} is better."
     return text
 
 
 def _turn(found: BreakEven) -> str:
+    if found.equal_to is not None:
+        return f"equal to {found.equal_to:g}"
     if found.value is None:
         return "nowhere"
     if found.low is None or found.high is None:
@@ -232,9 +246,9 @@ def _break_even(findings: StudyFindings) -> Block | None:
     if not findings.break_evens:
         return None
     rows = []
-    for b in sorted(findings.break_evens, key=lambda b: b.value is None):  # those that change first
+    for b in sorted(findings.break_evens, key=lambda b: (b.value is None, b.equal_to is None)):  # those that change first
         others = listed(f"{name} {level}" for name, level in b.others) if b.others else "-"
-        below = b.better_below if b.value is not None else "-"
+        below = b.better_below if b.value is not None else f"{b.better_beyond}, beyond" if b.better_beyond else "-"
         rows.append([b.design, _words(b.metric), b.factor, _turn(b), below, others])
     header = ("Design", "Metric", "Factor", "Changes at", "Better below", "At")
     hint = f"Against {findings.reference}, straight between levels; 95 % by drawing seeds anew."
@@ -261,6 +275,37 @@ def _assumptions(findings: StudyFindings) -> Block | None:
     )
     header = ("Assumption", "Design", "Metric", "As guessed", "Then", "")
     return Block("If what was guessed is wrong", hint, table=Table(header, rows, broken), file="assumptions")
+
+
+def _sensitivity(findings: StudyFindings) -> Block | None:
+    """What the first metric's difference hangs on; the table file has all metrics."""
+    shown = [row for row in findings.sensitivity if row["metric"] == findings.metrics[0]]
+    if not shown:
+        return None
+    metric = findings.metrics[0]
+    rows = [
+        [row["design"], row["parameter"], _value(metric, row["mu"]),
+         f"{_value(metric, row['mu_star'])} ± {_value(metric, row['mu_star_half'])}", _value(metric, row["sigma"]),
+         f"{row['sobol_first']:.2f}", f"{row['sobol_total']:.2f}"]
+        for row in shown
+    ]  # fmt: skip
+    lines = []
+    for design in dict.fromkeys(row["design"] for row in shown):
+        one = next(row for row in shown if row["design"] == design)
+        lines.append(
+            f"{design}: in {one['same_sign']:.0%} of {one['samples']} samples the difference has the sign of its mean, "
+            f"{_value(metric, one['mean'])} (from {_value(metric, one['low'])} to {_value(metric, one['high'])}); the "
+            f"surrogate behind Sobol's indices explains {max(0.0, one['surrogate_r2']):.0%} of the variance of runs it "
+            "has not seen."
+        )
+    hint = (
+        f"Difference to {findings.reference} in {_words(metric)}, all uncertain parameters varied together. Effect: "
+        "what growing the parameter from its low to its high does, on average; size: the same without sign; bend: "
+        "large where it acts through others. First and total: Sobol's shares of the variance, alone and with all it "
+        f"acts through, of a quadratic surrogate. {shown[0]['seeds']} seeds a sample."
+    )
+    header = ("Design", "Parameter", "Effect", "Size", "Bend", "First", "Total")
+    return Block("What it hangs on", hint, table=Table(header, rows), file="sensitivity", lines=lines)
 
 
 def _means(findings: StudyFindings) -> Block:

@@ -179,6 +179,9 @@ class BreakEven:
     low: float | None = None
     high: float | None = None
     better_below: str = ""
+    equal_to: float | None = None
+    """Up to this level the two are equal; beyond it `better_beyond` is better."""
+    better_beyond: str = ""
 
 
 def break_evens(table: StudyTable, reference: str, metrics: Sequence[str]) -> list[BreakEven]:
@@ -233,7 +236,7 @@ def _break_even(
     data = np.array(rows)
     value = crossing(levels, data.mean(axis=1).tolist())
     if value is None:
-        return BreakEven(factor, others, design, metric, None)
+        return _begin_to_differ(factor, others, design, metric, levels, rows, reference)
     draw = np.random.default_rng(0)
     found = [
         c for _ in range(500)
@@ -246,18 +249,33 @@ def _break_even(
     return BreakEven(factor, others, design, metric, value, low, high, better)
 
 
+def _begin_to_differ(
+    factor: str, others: Point, design: str, metric: str, levels: list[float], rows: list[list[float]], reference: str
+) -> BreakEven:
+    """Without a change of sign: equal in every pair up to some level, perhaps, and apart from there on."""
+    equal = [not any(row) for row in rows]
+    if not equal[0] or all(equal):
+        return BreakEven(factor, others, design, metric, None)
+    place = equal.index(False)
+    beyond = design if math.fsum(rows[-1]) < 0 else reference
+    return BreakEven(factor, others, design, metric, None, equal_to=levels[place - 1], better_beyond=beyond)
+
+
 def crossing(levels: Sequence[float], values: Sequence[float]) -> float | None:
-    """The first place where a line through the points passes 0; None where it never does, or is 0 all along."""
-    if not any(values):
-        return None
-    for (x0, y0), (x1, y1) in zip(
-        zip(levels, values, strict=True), zip(levels[1:], values[1:], strict=True), strict=False
-    ):
-        if y0 == 0:
-            return x0
-        if y0 * y1 < 0:
-            return x0 + (x1 - x0) * y0 / (y0 - y1)
-    return levels[-1] if values and values[-1] == 0 else None
+    """The first place where a line through the points goes from one sign to the other; None where it never does.
+
+    A stretch at 0 lies between the two: its middle is taken. Equal designs that begin to differ do not change places.
+    """
+    last: tuple[float, float] | None = None
+    flat: list[float] = []
+    for x, y in zip(levels, values, strict=True):
+        if y == 0:
+            flat.append(x)
+            continue
+        if last is not None and last[1] * y < 0:
+            return (flat[0] + flat[-1]) / 2 if flat else last[0] + (x - last[0]) * last[1] / (last[1] - y)
+        last, flat = (x, y), []
+    return None
 
 
 def widest(table: StudyTable, metrics: Sequence[str]) -> tuple[float, str]:

@@ -159,6 +159,21 @@ def test_a_factor_varied_alone_gives_one_break_even() -> None:
 
 
 def test_designs_that_are_equal_everywhere_change_places_nowhere() -> None:
-    """A difference of 0 at every level is no break-even."""
+    """A difference of 0 at every level is no break-even, nor is one that begins at 0 or comes back to it."""
     assert crossing([1.0, 2.0], [0.0, 0.0]) is None
+    assert crossing([1.0, 2.0, 3.0], [0.0, 4.0, 5.0]) is None
+    assert crossing([1.0, 2.0, 3.0], [4.0, 5.0, 0.0]) is None
+    assert crossing([1.0, 2.0, 3.0], [4.0, 0.0, 5.0]) is None
     assert crossing([1.0, 2.0, 3.0], [-1.0, 0.0, 1.0]) == 2.0
+    assert crossing([1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.0, 1.0]) == 2.5
+
+
+def test_designs_that_begin_to_differ_say_where() -> None:
+    """Equal in every pair at 0.5 and 0.6, b better beyond: no change of places, and the last equal level."""
+    results = [
+        _result(design, seed, load, 100.0 + seed - (20 if design == "b" and load == "0.9" else 0))
+        for load in ("0.5", "0.6", "0.9") for seed in range(5) for design in ("a", "b")
+    ]  # fmt: skip
+    (one,) = break_evens(StudyTable(results), "a", ["mean_wait_s"])
+    assert one.value is None
+    assert (one.equal_to, one.better_beyond) == (0.6, "b")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from slurmtwin.campaign.cases import RESULT_FORMAT, Case, scenario_of, tie_seed_of
+from slurmtwin.campaign.cases import RESULT_FORMAT, Case, run_options, scenario_of
 from slurmtwin.campaign.study_file import LoadedStudy
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -44,7 +44,8 @@ def _measured(loaded: LoadedStudy, case: Case) -> Result:
 
     scenario = scenario_of(loaded, case)
     jobs = list(resolve_jobs(scenario, Path(loaded.folder), case.seed))
-    options = TwinOptions(seed=case.seed, tie_seed=tie_seed_of(case), keep=True)
+    asked = run_options(case)
+    options = TwinOptions(seed=case.seed, tie_seed=asked.tie_seed, operator=asked.operator, keep=True)
     run = run_scenario(scenario, loaded.folder, options, iter(jobs))
     history = history_of(run.manifest, run.kept or [], {job.job_id: to_dict(job) for job in jobs})
     measured = run_figures(history, loaded.study.warm_up)

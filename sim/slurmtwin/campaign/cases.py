@@ -10,7 +10,8 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -20,7 +21,9 @@ from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.scenario import Scenario
 
 OPTIONS = "options."
-"""A change that begins so is no part of the scenario: `options.tie_seed` shuffles simultaneous events."""
+"""A change that begins so is no part of the scenario: `options.tie_seed` shuffles simultaneous events,
+`options.operator.NAME` is a carrier setting of the operator in pods, such as poll_s."""
+OPERATOR = "operator."
 RESULT_FORMAT = 1
 """Counts up when what a run's result holds, or how it is computed, changes."""
 
@@ -100,13 +103,27 @@ def _key(text: str, seed: int, warm_up: str) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:20]
 
 
-def tie_seed_of(case: Case) -> int | None:
-    """The seed that shuffles simultaneous events of a case; None: first in, first out. Raises InputError."""
-    options = {k.removeprefix(OPTIONS): v for k, v in json.loads(case.changes).items() if k.startswith(OPTIONS)}
-    seed = options.pop("tie_seed", None)
-    if options or not (seed is None or isinstance(seed, int)):
-        raise InputError(f"{OPTIONS}{next(iter(options), 'tie_seed')} is no option", hint="options.tie_seed: 1")
-    return seed
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a case asks of its run beside the scenario."""
+
+    tie_seed: int | None = None
+    """Shuffles simultaneous events; None: first in, first out."""
+    operator: dict[str, Any] = field(default_factory=dict)
+    """Carrier settings of the operator in pods over those of its design."""
+
+
+def run_options(case: Case) -> RunOptions:
+    """The `options.` of a case. Raises InputError for one that does not exist."""
+    found = {k.removeprefix(OPTIONS): v for k, v in json.loads(case.changes).items() if k.startswith(OPTIONS)}
+    seed = found.pop("tie_seed", None)
+    operator = {name.removeprefix(OPERATOR): found.pop(name) for name in sorted(found) if name.startswith(OPERATOR)}
+    if found or not (seed is None or isinstance(seed, int)):
+        raise InputError(
+            f"{OPTIONS}{next(iter(found), 'tie_seed')} is no option",
+            hint="options.tie_seed: 1, options.operator.poll_s: 10",
+        )
+    return RunOptions(seed, operator)
 
 
 def scenario_of(loaded: LoadedStudy, case: Case) -> Scenario:

@@ -40,7 +40,10 @@ def change(scenario: Scenario, parameter: str, factor: float) -> Changed:
     place: Any = document
     *path, last = head.split(".")
     for key in path:
-        place = place.get(key) if isinstance(place, dict) else None
+        if isinstance(place, list) and key.isdigit() and int(key) < len(place):
+            place = place[int(key)]
+        else:
+            place = place.get(key) if isinstance(place, dict) else None
     if not isinstance(place, dict) or last not in place:
         raise InputError(f"{scenario.name} does not set {parameter}")
     place[last] = _option(place[last], name, factor, parameter) if name else _times(place[last], factor, parameter)

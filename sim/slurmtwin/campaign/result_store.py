@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from slurmtwin.campaign.case_run import Result
+from slurmtwin.campaign.case_run import Result, heading
 from slurmtwin.campaign.cases import Case
 from slurmtwin.campaign.study_file import LoadedStudy
 from slurmtwin.contract.errors import InputError, Where
@@ -49,8 +49,8 @@ class ResultStore:
             return None
         except ValueError as error:
             raise InputError(f"not JSON: {error}", Where(str(path)), "delete it to have the run made again") from error
-        # a key says what was run; where it stands among the cases depends on the study's file of today
-        return {**document, "index": case.index}
+        # a key says what was run; where it stands among the cases, and by what names, is the study's file of today
+        return {**document, **heading(case)}
 
     def put(self, case: Case, result: Result) -> None:
         """Keep a result; a crash leaves the whole file or none."""

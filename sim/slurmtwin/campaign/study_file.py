@@ -55,6 +55,20 @@ class Seeds(Strict):
     half_width: float = Field(0.05, gt=0, lt=1, description="wanted half-width, as a share of the metric's mean")
 
 
+class Uncertain(Strict):
+    """A parameter that was guessed: places of the scenario times a factor between low and high (`sensitivity`)."""
+
+    low: float = Field(gt=0)
+    high: float = Field(gt=0)
+    places: dict[str, float] = Field(min_length=1, description="place -> the power of the factor it is multiplied by")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Uncertain:
+        if self.high <= self.low:
+            raise ValueError("`high` must lie above `low`")
+        return self
+
+
 class Study(Strict):
     """One study file."""
 
@@ -72,6 +86,7 @@ class Study(Strict):
     seeds: Seeds = Seeds()
     metrics: list[str] = Field(default=["mean_wait_s", "p95_wait_s", "mean_bounded_slowdown"], min_length=1)
     warm_up: Literal["mser-5", "none"] = "mser-5"
+    uncertain: dict[str, Uncertain] = Field(default_factory=dict, description="what `slurmtwin sensitivity` varies")
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

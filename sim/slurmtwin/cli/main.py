@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "schema": "file_commands:schema",
     "plan": "plan_commands:plan",
     "study": "study_commands:study",
+    "sensitivity": "sensitivity_commands:sensitivity",
     "designs": "design_commands:designs",
     "record": "real_commands:record",
     "calibrate": "real_commands:calibrate",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 30.0
 """Without a terminal a line of progress comes this often."""
+QUICK_SEEDS = 4
 
 
 @click.command()
@@ -28,19 +29,22 @@ EVERY_S = 30.0
 @click.option("--only", default="", metavar="KEY", help="One run again, in this process.")
 @click.option("--retry-failed", is_flag=True, help="Run again what failed.")
 @click.option("--seeds", type=click.IntRange(1), help="Replications, instead of the file's count.")
+@click.option("--quick", is_flag=True, help=f"{QUICK_SEEDS} replications: a first look in a few minutes.")
 @click.option("--report", help="Write what the study says as one offline HTML file.")
 @command("study")
 def study(
     file: str, out: str, workers: int, scheduler: str, shard: str, only: str, retry_failed: bool, seeds: int | None,
-    report: str | None, as_json: bool,
+    quick: bool, report: str | None, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Run a study FILE: its designs at every level of its factors with every seed; goes on where it stopped."""
     from slurmtwin.campaign.campaign import Split, parse_shard, run_campaign
     from slurmtwin.campaign.study_file import load_study
 
     loaded = load_study(file)
+    if quick and seeds is None:
+        seeds = min(QUICK_SEEDS, loaded.study.seeds.count)
     split = Split(workers=workers, scheduler=scheduler, shard=parse_shard(shard), only=only)
-    campaign = run_campaign(loaded, Path(out), split, seeds, retry_failed, _Teller().tell)
+    campaign = run_campaign(loaded, Path(out), split, seeds, retry_failed, Teller().tell)
     campaign = _until_narrow(loaded, Path(out), split, seeds, campaign)
     document = _document(campaign, file, out)
     if campaign.results is not None and not only:
@@ -71,7 +75,7 @@ def _until_narrow(
             break
         count = min(asked.most, count + max(2, count // 4))
         say(f"half-width {share:.1%} in {where}: {count} seeds")
-        more = run_campaign(loaded, out, split, count, progress=_Teller().tell)
+        more = run_campaign(loaded, out, split, count, progress=Teller().tell)
         more.ran += campaign.ran
         campaign = more
     return campaign
@@ -79,13 +83,16 @@ def _until_narrow(
 
 def _write_findings(loaded: LoadedStudy, out: Path, results: list[dict[str, Any]], report: str | None) -> None:
     """The tables of the study in its folder, and the page where one is asked for."""
+    import json
     import shlex
     import sys
 
     from slurmtwin.campaign.planning.plan_files import write_tables
     from slurmtwin_reports.study_report import StudyFindings, write_study_report
 
-    findings = StudyFindings(loaded.study.model_dump(mode="json", by_alias=True), results)
+    kept = out / "sensitivity.json"
+    sensitivity = json.loads(kept.read_text(encoding="utf-8"))["rows"] if kept.exists() else []
+    findings = StudyFindings(loaded.study.model_dump(mode="json", by_alias=True), results, sensitivity)
     write_tables(out / "tables", findings.tables())
     if report:
         write_study_report(Path(report), findings, " ".join(["slurmtwin", *map(shlex.quote, sys.argv[1:])]))
@@ -106,7 +113,7 @@ def _document(campaign: Campaign, file: str, out: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class _Teller:
+class Teller:
     """Progress with the time left: a bar on a terminal, else a line now and then."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
@@ -79,6 +79,19 @@ def switched(design: Design, changed: Mapping[str, object]) -> Switches:
         raise InputError(f"pods.switches.{first['loc'][0]}: {first['msg']}") from error
 
 
+def carried(design: Design, settings: Mapping[str, Any]) -> Design:
+    """The design with other carrier settings, such as poll_s. Raises InputError for a name or value that is none."""
+    odd = sorted(set(settings) - set(type(design.carrier).model_fields))
+    if odd:
+        raise InputError(f"the operator's carrier has no setting {odd[0]!r}", hint="poll_s, slurm_cache_s")
+    try:
+        carrier = type(design.carrier).model_validate({**design.carrier.model_dump(), **settings})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise InputError(f"the operator's {first['loc'][0]}: {first['msg']}") from error
+    return design.model_copy(update={"carrier": carrier})
+
+
 def rendered(scenario: Scenario) -> Scenario:
     """The scenario with the slurm.conf that its operator writes: the design's settings, then the scenario's own."""
     if scenario.pods is None or not scenario.pods.operator:
@@ -90,13 +103,15 @@ def rendered(scenario: Scenario) -> Scenario:
 class OperatorPart:
     """The operator of a world, its node set, and the scenario's steps."""
 
-    def __init__(self, kube: KubePart, world: PodWorld, scenario: Scenario, sink: ObservedSink) -> None:
+    def __init__(
+        self, kube: KubePart, world: PodWorld, scenario: Scenario, sink: ObservedSink, settings: Mapping[str, Any]
+    ) -> None:
         assert scenario.pods is not None
         self._kube = kube
         self._world = world
         self._scenario = scenario
         self._pods = scenario.pods
-        self._design = design = design_of(scenario.pods.operator)
+        self._design = design = carried(design_of(scenario.pods.operator), settings)
         self._switches = switches = switched(design, scenario.pods.switches)
         if switches.workers != "pods":
             raise UnsupportedError(

@@ -269,7 +269,7 @@ class KubePart:
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
         self.operator: OperatorPart | None = None
         if scenario.pods is not None and scenario.pods.operator:
-            self.operator = OperatorPart(self, world, scenario, sink)
+            self.operator = OperatorPart(self, world, scenario, sink, options.operator)
         self.faults = ClusterFaults(
             env, self.server, self.machines, self.slurm, world.cluster, self.namespace,
             streams.uniform_ns("api_server.back", *API_BACK_NS), self.operator.operator if self.operator else None,

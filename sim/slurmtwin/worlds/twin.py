@@ -84,6 +84,8 @@ class TwinOptions:
     is not here has its calibrated median."""
     scaled: Mapping[str, float] = field(default_factory=dict)
     """contract.pod_durations.RULES name -> factor of that constant of the models (a verdict's power: 0.5 and 2)."""
+    operator: Mapping[str, Any] = field(default_factory=dict)
+    """Carrier settings of the operator in pods, such as poll_s, that stand over its design's (studies)."""
     core: Literal["auto", "twin", "compiled"] = "auto"
     """Who plays the run: compiled code where it can and pays, never, or wherever it can (compiled_run.py)."""
     watch: AttemptTrace | None = None

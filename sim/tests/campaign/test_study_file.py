@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from slurmtwin.campaign.cases import cases, scenario_of, tie_seed_of
+from slurmtwin.campaign.cases import cases, run_options, scenario_of
 from slurmtwin.campaign.study_file import changed, load_study
 from slurmtwin.contract.errors import InputError
 
@@ -99,6 +100,17 @@ def test_factors_can_be_varied_one_at_a_time(study_file: Path) -> None:
     assert [case.point for case in found] == [
         "burst=2 ties=in-order", "burst=10 ties=in-order", "burst=2 ties=shuffled",
     ]  # fmt: skip
-    assert [tie_seed_of(case) for case in found] == [None, None, 3]
+    assert [run_options(case).tie_seed for case in found] == [None, None, 3]
     assert scenario_of(loaded, found[2]) == scenario_of(loaded, found[0])
     assert found[2].key != found[0].key
+
+
+def test_settings_of_the_operator_are_options_too(study_file: Path) -> None:
+    """`options.operator.NAME` reaches the run; another option is refused."""
+    text = study_file.read_text()
+    more = MORE.replace("options.tie_seed: 3", "options.operator.poll_s: 5, options.operator.workers: 1")
+    study_file.write_text(text[: text.index("factors:")] + more)
+    case = list(cases(load_study(study_file)))[-1]
+    assert run_options(case).operator == {"poll_s": 5, "workers": 1}
+    with pytest.raises(InputError, match=r"options\.operator\.poll_s"):
+        run_options(replace(case, changes='{"options.poll": 3}'))

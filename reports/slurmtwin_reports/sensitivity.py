@@ -1,0 +1,163 @@
+"""How much a study's conclusion hangs on each uncertain parameter: Morris' elementary effects and Sobol's indices.
+
+The output is a design's difference to the reference in one metric, the mean over seeds. Morris: Technometrics 33
+(1991), with mu* of Campolongo (2007), by SALib. Sobol indices are those of a quadratic surrogate in the parameters'
+logarithms, fitted to all runs, by scipy; they are worth what the surrogate is, so its leave-one-out R2 stands beside
+them. A sample is a row of the unit cube: 0 is a parameter's low, 1 its high.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[np.float64]]
+
+SURROGATE_DRAWS: Final = 4096
+LEVELS: Final = 4
+"""Levels of a Morris trajectory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """One parameter. Effects in units of the metric, over the parameter's whole range; Sobol in shares of variance."""
+
+    parameter: str
+    mu: float
+    """Mean elementary effect: its sign says which way the difference goes when the parameter grows."""
+    mu_star: float
+    mu_star_half: float
+    """95 % half-width of mu_star, bootstrapped."""
+    sigma: float
+    """Spread of the effects: large beside mu_star where the parameter acts through others or bends."""
+    first_order: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The whole answer for one design and metric."""
+
+    design: str
+    reference: str
+    metric: str
+    influences: list[Influence]
+    """The strongest first."""
+    samples: int
+    seeds: int
+    surrogate_r2: float
+    same_sign: float
+    """Share of the samples in which the difference has the sign that it has on average."""
+    mean: float
+    low: float
+    high: float
+    """Mean, least and largest difference over the samples."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A table, one parameter a row."""
+        return [
+            {"design": self.design, "reference": self.reference, "metric": self.metric, "parameter": one.parameter,
+             "mu": one.mu, "mu_star": one.mu_star, "mu_star_half": one.mu_star_half, "sigma": one.sigma,
+             "sobol_first": one.first_order, "sobol_total": one.total, "surrogate_r2": self.surrogate_r2,
+             "samples": self.samples, "seeds": self.seeds, "same_sign": self.same_sign, "mean": self.mean,
+             "low": self.low, "high": self.high}
+            for one in self.influences
+        ]  # fmt: skip
+
+
+def morris_samples(names: Sequence[str], trajectories: int, seed: int = 0) -> Array:
+    """Rows of the unit cube: `trajectories` walks, each changing one parameter at a time."""
+    import numpy as np
+    from SALib.sample import morris
+
+    return np.asarray(morris.sample(_problem(names), trajectories, num_levels=LEVELS, seed=seed), dtype=np.float64)
+
+
+def spread_samples(names: Sequence[str], count: int, seed: int = 0) -> Array:
+    """Rows of the unit cube: a Latin hypercube, for the surrogate."""
+    import numpy as np
+    from scipy.stats import qmc
+
+    return np.asarray(qmc.LatinHypercube(len(names), rng=np.random.default_rng(seed)).random(count), dtype=np.float64)
+
+
+def sensitivity(
+    names: Sequence[str], walks: Array, spread: Array, walk_values: Array, spread_values: Array,
+    *, design: str, reference: str, metric: str, seeds: int,
+) -> Sensitivity:  # fmt: skip
+    """Both analyses of one output; values are the difference at each row of `walks` and `spread`."""
+    import numpy as np
+    from SALib.analyze import morris
+
+    found = morris.analyze(_problem(names), walks, walk_values, num_levels=LEVELS, seed=0)
+    samples, values = np.vstack([walks, spread]), np.concatenate([walk_values, spread_values])
+    surrogate = Surrogate(samples, values)
+    first, total = sobol_of(surrogate, len(names))
+    influences = [
+        Influence(name, float(found["mu"][i]), float(found["mu_star"][i]), float(found["mu_star_conf"][i]),
+                  float(found["sigma"][i]), first[i], total[i])
+        for i, name in enumerate(names)
+    ]  # fmt: skip
+    mean = math.fsum(values.tolist()) / len(values)
+    return Sensitivity(
+        design, reference, metric, sorted(influences, key=lambda one: (-one.mu_star, one.parameter)), len(values),
+        seeds, surrogate.r2, float(np.mean(np.sign(values) == np.sign(mean))), mean, float(values.min()),
+        float(values.max()),
+    )  # fmt: skip
+
+
+class Surrogate:
+    """A quadratic in all parameters with every product of two, by least squares."""
+
+    def __init__(self, samples: Array, values: Array) -> None:
+        import numpy as np
+
+        terms = _terms(samples)
+        if len(values) <= terms.shape[1]:
+            raise ValueError(f"{len(values)} samples cannot settle {terms.shape[1]} terms")
+        self._weights, *_ = np.linalg.lstsq(terms, values, rcond=None)
+        hat = np.einsum("ij,ji->i", terms, np.linalg.pinv(terms))
+        left_out = (values - terms @ self._weights) / (1 - hat)
+        spread = float(np.sum((values - values.mean()) ** 2))
+        self.r2 = 1 - float(np.sum(left_out**2)) / spread if spread else 1.0
+        """Of predictions that each left their own sample out."""
+
+    def __call__(self, samples: Array) -> Array:
+        """The surrogate at rows of the unit cube."""
+        import numpy as np
+
+        return np.asarray(_terms(samples) @ self._weights, dtype=np.float64)
+
+
+def sobol_of(model: Any, count: int) -> tuple[list[float], list[float]]:
+    """First-order and total indices of a function of the unit cube, all 0 where it is constant."""
+    import numpy as np
+    from scipy import stats
+
+    constant = model(np.vstack([np.zeros(count), np.ones(count), np.full(count, 0.5)]))
+    if float(np.ptp(constant)) == 0 and float(np.ptp(model(spread_samples([""] * count, 64)))) == 0:
+        return [0.0] * count, [0.0] * count
+    found = stats.sobol_indices(
+        func=lambda x: model(x.T)[None, :], n=SURROGATE_DRAWS, dists=[stats.uniform(0, 1)] * count,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    return [float(v) for v in np.ravel(found.first_order)], [float(v) for v in np.ravel(found.total_order)]
+
+
+def _terms(samples: Array) -> Array:
+    import numpy as np
+
+    count = samples.shape[1]
+    columns = [np.ones(len(samples)), *samples.T]
+    columns += [samples[:, i] * samples[:, j] for i, j in itertools.combinations_with_replacement(range(count), 2)]
+    return np.column_stack(columns)
+
+
+def _problem(names: Sequence[str]) -> dict[str, Any]:
+    return {"num_vars": len(names), "names": list(names), "bounds": [[0.0, 1.0]] * len(names)}

@@ -1,0 +1,108 @@
+"""The shipped studies: every case is a scenario, each runs, and what it says makes sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmtwin.campaign.case_run import run_case
+from slurmtwin.campaign.cases import Case, cases, run_options, scenario_of
+from slurmtwin.campaign.study_file import LoadedStudy, load_study
+from slurmtwin.cli.design_commands import GRADES
+from slurmtwin_reports.study_report import StudyFindings
+
+FOLDER = Path(__file__).parents[3] / "scenarios/studies"
+NAMES = (
+    "ha-of-slurmctld", "integrated-vs-multicluster", "oom-and-exclusive-nodes", "pinning-and-fragmentation",
+    "poll-versus-watch", "scale-in-and-deadlines",
+)  # fmt: skip
+
+
+def test_all_studies_are_tested_here() -> None:
+    """A study file that this table lacks would go unrun."""
+    found = [p.stem for p in sorted(FOLDER.glob("*.yaml")) if p.read_text().startswith("schema: slurmtwin/study/1")]
+    assert tuple(found) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_case_is_a_scenario_and_every_design_has_a_grade(name: str) -> None:
+    """No level is found to be wrong in mid campaign; no conclusion comes without how far its model was checked."""
+    loaded = load_study(FOLDER / f"{name}.yaml")
+    for case in cases(loaded, 1):
+        assert scenario_of(loaded, case).name
+        assert run_options(case) is not None
+    assert set(loaded.study.grades) == set(loaded.study.designs)
+    assert {text[:1] for text in loaded.study.grades.values()} <= set(GRADES)
+    assert loaded.study.seeds.count >= 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", NAMES)
+def test_each_study_runs_with_two_seeds(name: str) -> None:
+    """At the first level of every factor: each run is done and each design has every metric of the study."""
+    loaded = load_study(FOLDER / f"{name}.yaml")
+    chosen = _first_point(loaded)
+    results = [run_case(loaded, case) for case in chosen]
+    assert [r.get("error") for r in results] == [None] * len(results)
+    findings = StudyFindings(loaded.study.model_dump(mode="json", by_alias=True), results)
+    for design in loaded.study.designs:
+        for metric in loaded.study.metrics:
+            assert findings.table.estimate(findings.table.points[0], design, metric) is not None, (design, metric)
+
+
+def _first_point(loaded: LoadedStudy) -> list[Case]:
+    found = list(cases(loaded, 2))
+    return [case for case in found if case.levels == found[0].levels]
+
+
+def _figures(name: str, design: str, **levels: str) -> dict[str, Any]:
+    """One run of a study, at these levels and the first ones of other factors."""
+    loaded = load_study(FOLDER / f"{name}.yaml")
+    first = {factor.name: factor.choices()[0][0] for factor in loaded.study.factors}
+    wanted = tuple({**first, **levels}.items())
+    case = next(c for c in cases(loaded, 1) if c.design == design and c.levels == wanted)
+    return dict(run_case(loaded, case)["figures"]["0"])
+
+
+def test_a_backup_ends_an_outage_that_a_restart_leaves_open() -> None:
+    """A restart after half an hour leaves submission shut so long; a backup takes over within three minutes."""
+    alone = _figures("ha-of-slurmctld", "restarted", restart_s="1800")
+    backed = _figures("ha-of-slurmctld", "with-backup", restart_s="1800")
+    assert alone["submission_downtime_s"] == pytest.approx(1800, abs=5)
+    assert 60 <= backed["submission_downtime_s"] <= 200
+
+
+def test_without_a_drain_a_scale_in_loses_work() -> None:
+    """At once: jobs are requeued, and what they had computed is lost. After a drain nothing is."""
+    drained = _figures("scale-in-and-deadlines", "by-deadline")
+    at_once = _figures("scale-in-and-deadlines", "at-once")
+    assert drained["lost_core_hours"] == 0
+    assert at_once["lost_core_hours"] > 0.5
+    assert at_once["scale_in_s"] < drained["scale_in_s"] / 5
+
+
+def test_a_rarer_poll_holds_pods_longer() -> None:
+    """A drained node waits for the next look."""
+    watch = _figures("poll-versus-watch", "watch")
+    poll = _figures("poll-versus-watch", "poll-180")
+    assert watch["scale_in_s"] < poll["scale_in_s"] <= watch["scale_in_s"] + 250
+
+
+def test_an_outburst_takes_one_job_where_nodes_are_not_shared() -> None:
+    """Fewer requeues than where several jobs share the node, and longer waits."""
+    shared = _figures("oom-and-exclusive-nodes", "shared", outbursts_per_hour="4")
+    exclusive = _figures("oom-and-exclusive-nodes", "exclusive", outbursts_per_hour="4")
+    assert exclusive["requeues"] < 1.3 * shared["requeues"]
+    assert exclusive["mean_wait_s"] > shared["mean_wait_s"]
+
+
+def test_coarser_pieces_wait_longer() -> None:
+    """Threads, cores, sockets, nodes: the same jobs ask for more of the machine each time."""
+    waits = [
+        _figures("pinning-and-fragmentation", design, gap_s="300")["mean_wait_s"]
+        for design in ("threads", "cores", "sockets", "nodes")
+    ]
+    assert waits[1] < waits[2] < waits[3]
