@@ -246,7 +246,9 @@ def _break_even(findings: StudyFindings) -> Block | None:
     if not findings.break_evens:
         return None
     rows = []
-    for b in sorted(findings.break_evens, key=lambda b: (b.value is None, b.equal_to is None)):  # those that change first
+    for b in sorted(
+        findings.break_evens, key=lambda b: (b.value is None, b.equal_to is None)
+    ):  # those that change first
         others = listed(f"{name} {level}" for name, level in b.others) if b.others else "-"
         below = b.better_below if b.value is not None else f"{b.better_beyond}, beyond" if b.better_beyond else "-"
         rows.append([b.design, _words(b.metric), b.factor, _turn(b), below, others])
