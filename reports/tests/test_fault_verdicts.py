@@ -290,3 +290,45 @@ def test_equal_input_gives_equal_verdicts() -> None:
     again = judge_phases([phase(), phase("q")], twice)[0][0]
     assert (one.p, one.half, one.double) == (again.p, again.half, again.double)
     assert judged(made) == one
+
+
+@pytest.mark.parametrize(
+    ("claim", "recorded", "twin", "outcome", "broken"),
+    [
+        ({"absent": True}, None, None, Outcome.HOLDS, 0),
+        ({"absent": True}, 20.0, None, Outcome.BROKEN, 3),
+        ({"absent": True}, None, 20.0, Outcome.BROKEN, 1),
+        ({"of_kind": True, "high": "3s"}, 2.0, 2.5, Outcome.HOLDS, 0),
+        ({"of_kind": True, "high": "3s"}, 3.05, 2.5, Outcome.HOLDS, 0),
+        ({"of_kind": True, "high": "3s"}, 3.2, 2.5, Outcome.BROKEN, 3),
+        ({"of_kind": True, "high": "3s"}, 2.0, 3.2, Outcome.BROKEN, 1),
+        ({"of_kind": True, "high": "3s"}, None, 2.5, Outcome.BROKEN, 3),
+        ({"of_kind": True, "low": "1s"}, 0.5, 2.5, Outcome.BROKEN, 3),
+    ],
+)
+def test_a_claim_of_kind_is_held_against_every_run(
+    claim: dict[str, Any], recorded: float | None, twin: float | None, outcome: Outcome, broken: int
+) -> None:
+    """One recording or replication outside its prediction breaks it; a recording may be off by its error."""
+    one = phase(parameter="", **claim)
+    base = times(np.full(REPLICATIONS, twin or 0.0))
+    if twin is None:
+        base[:, 0, 1] = NEVER
+    seen = Marks(Mark(10 * SECOND), None) if recorded is None else marks(recorded)
+    found = judged([Repetition(recorded=(seen,), epoch_ns=0, base=base)] * 3, one)
+    assert (found.outcome, found.broken) == (outcome, broken)
+    row = found.row("x", "26.05")
+    assert (row.subject, row.size) == ("claim p", float(broken) if broken else None)
+
+
+def test_a_claim_that_never_began_is_unknown() -> None:
+    """No run shows anything of it."""
+    base = np.full((REPLICATIONS, 1, 2), NEVER, dtype=np.int64)
+    nothing = Repetition(recorded=(Marks(None, None),), epoch_ns=0, base=base)
+    assert judged([nothing] * 3, phase(parameter="", absent=True)).outcome is Outcome.UNKNOWN
+
+
+def test_a_claim_names_no_parameter() -> None:
+    """What has one is a phase with a vote."""
+    with pytest.raises(ValueError, match="names no parameter"):
+        phase(of_kind=True)

@@ -76,3 +76,12 @@ def recorded_span(marks: Marks) -> int:
         return NO_START
     length = marks.length_ns
     return NEVER if length is None else length
+
+
+def words(ns: int) -> str:
+    """A span in seconds; `none` where the end did not come, `no start` where the phase did not begin."""
+    if ns == NEVER:
+        return "none"
+    if ns == NO_START:
+        return "no start"
+    return f"{ns / SECOND:.1f}" if ns >= 10 * SECOND else f"{ns / SECOND:.3g}"

@@ -3,7 +3,7 @@
 Two milestones of a run are surely ordered where their intervals do not touch. In the pool of a repetition and its
 replications each member has a rarity: the smallest number of members that allow its sure order, over all pairs of
 milestones. The share of members at least as rare is a p-value without any assumption; the repetitions are held
-together by Bonferroni's rule.
+together by Bonferroni's rule. Milestones of claims are left out: whether those come is judged by themselves.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def _one(phases: Sequence[Phase], repetition: Repetition, seed: int, number: int
     import numpy as np
 
     times, errors, names = _columns(phases, repetition, seed, number)
+    if not names:
+        return OrderFound(1.0)
     count = times.shape[0]
     rarity = np.full(count, count, dtype=np.int64)
     pair, owners = "", frozenset[str]()
@@ -75,6 +77,8 @@ def _columns(
     columns, errors, names = [], [], []
     known = set()
     for place, (phase, marks) in enumerate(zip(phases, repetition.recorded, strict=True)):
+        if phase.is_claim:
+            continue
         for side, (milestone, mark) in enumerate(((phase.start, marks.start), (phase.end, marks.end))):
             key = (milestone.model_dump_json(), phase.start.model_dump_json() if side else "")
             if key in known:
@@ -85,7 +89,7 @@ def _columns(
             columns.append(np.concatenate([[NEVER if mark is None else mark.t_ns], simulated]))
             errors.append(0 if mark is None else mark.err_ns)
             names.append(("end" if side else "start", phase.name))
-    return np.stack(columns, axis=1), errors, names
+    return np.stack(columns, axis=1) if columns else np.empty((0, 0), dtype=np.int64), errors, names
 
 
 def _sure(a: Times, a_error: int, b: Times, b_error: int) -> Times:

@@ -3,6 +3,7 @@
 differ: the recorded spans are no draw from the replications (ranks.py), or the scenario's milestones are out of order.
 agree: they may be one, and were the named parameter half or double, this many repetitions would tell with power 80 %.
 unknown: anything else. So a verdict can fail, and a vague model cannot pass.
+A claim of kind has no parameter and no vote: it holds or is broken (claims.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.phases import Phase
 from slurmtwin_reports.faults import ranks
-from slurmtwin_reports.faults.measurement import NEVER, NO_START, measured, recorded_span, spans, stream
+from slurmtwin_reports.faults.claims import claim_found
+from slurmtwin_reports.faults.measurement import NEVER, NO_START, measured, recorded_span, spans, stream, words
 from slurmtwin_reports.faults.order import OrderFound, milestone_order
 from slurmtwin_reports.faults.replicated import Repetition
 from slurmtwin_reports.verdict import Outcome, Verdict
@@ -50,9 +52,17 @@ class PhaseVerdict:
     double: float | None = None
     sharp: bool | None = None
     """Is the interval hardly wider than with calibrated durations held at their medians? None: not known."""
+    broken: int = 0
+    """Of a claim: recordings that break it, and one more where replications do."""
 
     def row(self, scenario: str, version: str) -> Verdict:
         """As a row of the verdict table; size is how far outside its interval a recorded span lies at most, in s."""
+        if self.phase.is_claim:
+            return Verdict(
+                scenario=scenario, version=version, subject=f"claim {self.phase.name}", outcome=self.outcome,
+                reason=self.reason, size=float(self.broken) if self.broken else None,
+                unit="count" if self.broken else "", bar=0.0 if self.broken else None,
+            )  # fmt: skip
         size = self.outside_s
         return Verdict(
             scenario=scenario, version=version, subject=f"phase {self.phase.name}", outcome=self.outcome,
@@ -90,11 +100,15 @@ def _judge(place: int, phase: Phase, repetitions: Sequence[Repetition], order: O
     observed = np.array([recorded_span(r.recorded[place]) for r in repetitions], dtype=np.int64)
     errors = tuple(r.recorded[place].error_ns for r in repetitions)
     pools = np.stack([_measured(r, r.base, place, seed, f"{phase.name}/base/{k}") for k, r in enumerate(repetitions)])
-    p = ranks.p_value(observed, pools, stream(seed, f"{phase.name}/null"))
     found: dict[str, Any] = {
-        "phase": phase, "recorded": tuple(int(x) for x in observed), "errors": errors, "p": p,
-        "intervals": tuple(_interval(pool) for pool in pools), "sharp": _sharp(repetitions, place, errors),
+        "phase": phase, "recorded": tuple(int(x) for x in observed), "errors": errors,
+        "intervals": tuple(_interval(pool) for pool in pools),
     }  # fmt: skip
+    if phase.is_claim:
+        outcome, reason, broken = claim_found(phase, repetitions, place)
+        return PhaseVerdict(outcome=outcome, reason=reason, broken=broken, **found)
+    p = ranks.p_value(observed, pools, stream(seed, f"{phase.name}/null"))
+    found |= {"p": p, "sharp": _sharp(repetitions, place, errors)}
     if p <= ranks.LEVEL:
         return PhaseVerdict(outcome=Outcome.DIFFER, reason=_rejected(observed, pools, p), **found)
     if order.broken and phase.name in order.phases:
@@ -163,15 +177,6 @@ def _rejected(observed: Times, pools: Times, p: float) -> str:
 def _range(pool: Times) -> str:
     low, high = _interval(pool)
     return f"{words(low)}..{words(high)}"
-
-
-def words(ns: int) -> str:
-    """A span in seconds; `none` where the end did not come, `no start` where the phase did not begin."""
-    if ns == NEVER:
-        return "none"
-    if ns == NO_START:
-        return "no start"
-    return f"{ns / SECOND:.1f}" if ns >= 10 * SECOND else f"{ns / SECOND:.3g}"
 
 
 def _interval(pool: Times) -> tuple[int, int]:

@@ -8,10 +8,10 @@ from typing import Any
 from slurmtwin.contract.clock import SECOND, format_duration
 from slurmtwin.contract.phases import Phase
 from slurmtwin_reports.faults.case import FaultCase, causes_of
-from slurmtwin_reports.faults.measurement import recorded_span
+from slurmtwin_reports.faults.measurement import recorded_span, words
 from slurmtwin_reports.faults.milestones import Mark
 from slurmtwin_reports.faults.phase_figure import phase_intervals
-from slurmtwin_reports.faults.phase_verdict import PhaseVerdict, words
+from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
 from slurmtwin_reports.faults.timeline import moment, timeline
 
 
@@ -73,12 +73,13 @@ def _causes(case: FaultCase, number: int) -> list[dict[str, Any]]:
 
 
 def suite_rows(cases: Sequence[tuple[str, FaultCase]]) -> list[dict[str, Any]]:
-    """One row for each phase that was judged, over (scenario, case) pairs: for the report's table and for --json."""
+    """One row for each phase and claim that was judged, over (scenario, case) pairs: for the report and for --json."""
     return [
         {
             "scenario": scenario, "phase": one.phase.name, "parameter": one.phase.parameter,
-            "verdict": str(one.outcome), "p": one.p, "power_half": one.half, "power_double": one.double,
-            "sharp": one.sharp, "recorded_s": [words(ns) for ns in one.recorded],
+            "claim": one.phase.is_claim, "verdict": str(one.outcome), "p": one.p,
+            "power_half": one.half, "power_double": one.double, "sharp": one.sharp,
+            "recorded_s": [words(ns) for ns in one.recorded],
             "twin_s": [[words(ns) for ns in interval] for interval in one.intervals],
         }
         for scenario, case in cases
@@ -87,6 +88,20 @@ def suite_rows(cases: Sequence[tuple[str, FaultCase]]) -> list[dict[str, Any]]:
 
 
 def suite_counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """How many phases agree, differ, stay unknown and are sharp, of how many."""
-    out = {word: sum(row["verdict"] == word for row in rows) for word in ("agree", "differ", "unknown")}
-    return {**out, "sharp": sum(row["sharp"] is True for row in rows), "phases": len(rows)}
+    """How many phases agree, differ, stay unknown and are sharp, of how many; beside them claims held and broken."""
+    phases, claims = ([row for row in rows if row["claim"] is wanted] for wanted in (False, True))
+    out = {word: sum(row["verdict"] == word for row in phases) for word in ("agree", "differ", "unknown")}
+    out |= {"sharp": sum(row["sharp"] is True for row in phases), "phases": len(phases)}
+    held = {f"claims_{word}": sum(row["verdict"] == word for row in claims) for word in ("holds", "broken", "unknown")}
+    return {**out, **held, "scenarios": len({row["scenario"] for row in phases})}
+
+
+def suite_line(rows: Sequence[dict[str, Any]]) -> str:
+    """The counts in one line of text."""
+    n = suite_counts(rows)
+    share = f" ({100 * n['agree'] / n['phases']:.0f} %)" if n["phases"] else ""
+    return (
+        f"Phases of {n['scenarios']} fault scenarios: {n['agree']} of {n['phases']} agree{share}, {n['differ']} "
+        f"differ, {n['unknown']} unknown; {n['sharp']} sharp. Claims of kind: {n['claims_holds']} hold, "
+        f"{n['claims_broken']} broken, {n['claims_unknown']} unknown."
+    )

@@ -127,7 +127,7 @@ def check(
     from slurmtwin.campaign.judging import comparable, find_cases, judge_cases
     from slurmtwin.campaign.replications import default_cache, prune
     from slurmtwin_reports.coverage import load_coverage
-    from slurmtwin_reports.faults.section import suite_rows
+    from slurmtwin_reports.faults.section import suite_counts, suite_line, suite_rows
     from slurmtwin_reports.judge import make_report
     from slurmtwin_reports.known_differences import load_known_differences
     from slurmtwin_reports.tables import (
@@ -172,11 +172,12 @@ def check(
         wall_s = time.monotonic() - began
         _write_outputs(report, html, junitxml, wall_s)
         figures = [s.conformance for s in report.sections if s.conformance is not None]
+        phases = suite_rows([(s.scenario, s.fault) for s in report.sections if s.fault is not None])
         document = {
             "verdicts": verdict_dicts(report.verdicts), "conformance": conformance_rows(figures),
             "code": int(code), "wall_s": round(wall_s, 3), "seed": seed, "report": html,
             "not_compared": [str(path) for path in kind_only],
-            "phases": suite_rows([(s.scenario, s.fault) for s in report.sections if s.fault is not None]),
+            "phases": phases, "phase_counts": suite_counts(phases),
         }  # fmt: skip
         if verdicts:
             write_atomic(Path(verdicts), json_text("check", document))
@@ -187,6 +188,9 @@ def check(
             if figures:
                 click.echo()
                 _print(conformance_table(figures))
+            if phases:
+                click.echo()
+                click.echo(suite_line(phases))
     return code
 
 

@@ -5,7 +5,9 @@ They stand in the scenario and are committed before its recording (DESIGN 5).
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.fields import DurationNs, Scalar, Strict
@@ -31,6 +33,11 @@ class Phase(Strict):
     low: DurationNs
     high: DurationNs | None = Field(None, description="none: no upper bound is predicted")
     absent: bool = Field(False, description="the prediction is that the end does not happen within the run")
+    of_kind: bool = Field(
+        False,
+        description="a claim of kind (`a reconfigure leaves jobs alone`): no parameter makes its span, which must only "
+        "lie within [low, high]. It is a property of every run and no vote; so is each absent phase",
+    )
     rests_on: str = Field(description="the parameter that makes the span, with its value")
     parameter: str = Field(
         "",
@@ -39,3 +46,14 @@ class Phase(Strict):
         "(pods.toleration, slurm.conf.AuthInfo:cred_expire), duration:NAME (calibrated), rule:NAME (the twin's)",
     )
     source: str
+
+    @property
+    def is_claim(self) -> bool:
+        """Judged as a property of every run, not as a span: it is absent, or of kind."""
+        return self.absent or self.of_kind
+
+    @model_validator(mode="after")
+    def _claims_rest_on_nothing(self) -> Self:
+        if self.is_claim and self.parameter:
+            raise ValueError(f"{self.name}: a claim of kind names no parameter")
+        return self

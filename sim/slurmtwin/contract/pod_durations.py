@@ -30,5 +30,8 @@ RULES: Final[dict[str, str]] = {
     "shutdown-wait": "slurmctld as backup: pause after it told the primary to end (SHUTDOWN_WAIT)",
     "supervisor-restart": "supervisord: a process is gone until it is started again",
     "pleg-relist": "kubelet: period of the look at container states",
+    "config-map-sync": "kubelet: pause until a pod, and with it its mounted ConfigMaps, is synced again",
+    "operator-poll": "operator: pause until its next pass where nothing happens (carrier.poll_s of its design)",
+    "operator-requeue": "operator: pause that its core asks for until the next pass",
 }
 """Name -> the constant it scales."""
