@@ -51,8 +51,14 @@ class Carrying:
 
     poll_ns: int = 30 * SECOND
     poll_after_failure: bool = True
-    """False: a pass asks for the next after poll_ns when it succeeded; a failed one comes back by its back-off alone
-    (controller-runtime's RequeueAfter)."""
+    """False: a pass asks for the next after poll_ns when it succeeded, whatever its core would like; a failed one comes
+    back by its back-off alone (controller-runtime's RequeueAfter; slurm-operator keeps the greatest wish, 30 s)."""
+    poll_phase: Callable[[], int] | None = None
+    """Where a process's first poll stands, up to poll_ns: how long its cluster took to settle is not known."""
+    marks_pods: bool = False
+    """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once."""
+    requeue_factor: float = 1.0
+    """Of the pause that the core asks for (a verdict halves and doubles it)."""
     back_off_ns: int = 5 * MS
     back_off_most_ns: int = 1000 * SECOND
     latency: Callable[[], int] | None = None
@@ -192,6 +198,7 @@ class _Process:
         )  # fmt: skip
         self.informers: tuple[Informer[Any], ...] = (*self.beside, self.nodes, self.pods, self.sets)
         self._queue = WorkQueue(self.clock, self._pass, 1, carrying.back_off_ns, carrying.back_off_most_ns)
+        self._polled = False
         for informer in self.informers:
             informer.start()
         if carrying.poll_after_failure:
@@ -239,10 +246,16 @@ class _Process:
         status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
         failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
 
+        def over(good: bool) -> None:
+            if good:
+                self._again(item.meta.key, made.requeue_ns)
+            finished(good)
+
         def ended(good: bool) -> None:
             if good and not failed:
-                self._again(item.meta.key, made.requeue_ns)
-            finished(good and not failed)
+                self._port.settle(lambda: over(True))
+            else:
+                over(False)
 
         if dict(item.status) == status:
             self._act(item, list(made.actions), ended)
@@ -258,9 +271,16 @@ class _Process:
         self.client.patch(Custom, key, lambda c: replace(c, status=status), stored, uid=item.meta.uid)
 
     def _again(self, key: str, wanted_ns: int) -> None:
-        """A pass that succeeded says when the next is due."""
+        """A pass that succeeded says when the next is due: when its core says, or always after the poll."""
         carrying = self._carrying
-        self._queue.add_after(key, wanted_ns if carrying.poll_after_failure else min(wanted_ns, carrying.poll_ns))
+        core_ns = round(wanted_ns * carrying.requeue_factor)
+        if carrying.poll_after_failure:
+            self._queue.add_after(key, core_ns)
+        elif carrying.poll_phase is not None and not self._polled:
+            self._queue.add_after(key, carrying.poll_phase())
+        else:
+            self._queue.add_after(key, carrying.poll_ns)
+        self._polled = True
 
     def _observe(self, item: Custom, slurm: Any) -> NodeSetObserved:
         meta = item.meta
@@ -347,6 +367,8 @@ class _Process:
 
     def _perform(self, item: Custom, action: a.Action, done: Done) -> None:
         """One action; done("") or its error."""
+        if self._carrying.marks_pods and isinstance(action, (a.DrainNode, a.ResumeNode)):
+            self._queue.add(item.meta.key)
         if isinstance(action, a.DrainNode):
             self._port.update(action.node, "DRAIN", action.reason, done)
         elif isinstance(action, a.ResumeNode):

@@ -55,6 +55,21 @@ class SlurmPort:
         self._last = Slurm("away", clock.now_ns)
         self._asked_ns = -(1 << 62)
         self._comments: dict[str, str] = {}
+        self._changes = 0
+        """Changes of nodes asked for in this pass."""
+
+    def settle(self, done: Callable[[], None]) -> None:
+        """The end of a pass: with slurm-client each change waits for a new list, and the status for one more.
+
+        (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.) Nobody waits for a
+        service that was away.
+        """
+        lists, self._changes = 1 + self._changes, 0
+        if self._batch is None or self._last.answer != "fresh" or self._failed:
+            done()
+            return
+        wait_ns = sum(-(-(self._batch() + ANSWER_NS) // CHECK_NS) * CHECK_NS for _ in range(lists))
+        self._clock.call_in(wait_ns, lambda _: done())
 
     def ask(self, done: Callable[[Slurm], None]) -> None:
         """Nodes as they are now, jobs as old as the cache allows (Slinky refreshes its list of nodes in each pass)."""
@@ -178,6 +193,7 @@ class SlurmPort:
 
     def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None]]) -> None:
         change, done = order
+        self._changes += 1
         ctld = self._cluster.ctld
         if self._serves() != "fresh" or ctld is None:
             done("slurmrestd does not answer")

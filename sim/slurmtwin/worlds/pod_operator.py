@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 STEPS: Final = ("operator.scale", "operator.update", "operator.configure", "operator.cordon", "operator.delete")
 TARGETS: Final = ("workers", "rest")
-HOOK_NS: Final = 300 * MS
-"""A deletion is seen by the kubelet, and the preStop hook has told slurmctld."""
 IN_PLACE_NS: Final = 8 * SECOND
 """The pod is marked so that its kubelet looks, 3 s; the pass after it, 5 s (docs/operator.md, config_change)."""
 LEASE_LOOK_NS: Final = (0, 4400 * MS)
@@ -120,6 +118,8 @@ class OperatorPart:
         self._name = pod_objects.worker_names(scenario)[0].rpartition("-")[0]
         self._client = Client(kube.server, world.env, kube.request)
         self._revision = 1
+        self._exec = world.draw("script-launch")
+        """The kubelet starts the preStop hook in the container, as slurmd does a script."""
         carrier = design.carrier
 
         batch = world.streams.uniform_ns("slurm_informer", 0, SECOND) if carrier.slurm_informer else None
@@ -130,10 +130,13 @@ class OperatorPart:
                 lambda node: sink.slurmd_started_ns.get(node, 0), switches.rest_timeout_s * SECOND, batch,
             )  # fmt: skip
 
+        poll_ns = world.scaled("operator-poll", carrier.poll_s * SECOND)
         self.operator = Operator(
             world.env, kube.server, sink, switches,
             Carrying(
-                poll_ns=carrier.poll_s * SECOND, poll_after_failure=carrier.poll_after_failure,
+                poll_ns=poll_ns, poll_phase=world.streams.uniform_ns("operator.poll", 0, poll_ns),
+                marks_pods=carrier.slurm_informer, requeue_factor=world.factor("operator-requeue"),
+                poll_after_failure=carrier.poll_after_failure,
                 back_off_ns=carrier.backoff_base_ms * MS,
                 back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,
                 env={"process": self._pods.slurmd_process}, unreachable_s=design.kubernetes.worker_unreachable_s,
@@ -200,7 +203,7 @@ class OperatorPart:
         if not isinstance(new, Pod) or not isinstance(old, Pod) or f"{GROUP}/nodeset" not in new.meta.labels:
             return
         if new.meta.deleting and not old.meta.deleting and new.meta.grace_ns > 0 and new.status.phase == "Running":
-            self._world.env.call_in(HOOK_NS, self._hook, new)
+            self._world.env.call_in(self._kube.request() + self._exec(), self._hook, new)
 
     def _hook(self, pod: Pod) -> None:
         """scontrol update state=down; a drained node keeps its reason."""

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 RESYNC_NS: Final = (60 * SECOND, 90 * SECOND)
 """The kubelet syncs a pod, and with it its mounted ConfigMaps, so often (pod_workers.go completeWork(), resync
-jittered by half)."""
+jittered by half); the last sync before is that of its container's start, as nothing happens to it after."""
 
 
 class PodState:
     """State directory, mounted slurm.conf and database of the one cluster in pods."""
 
     def __init__(
-        self, cluster: SlurmCluster, streams: RandomStreams, config_poll_ns: int, pod: Callable[[], str],
-        configured: Callable[[Sequence[str]], ClusterConf],
+        self, cluster: SlurmCluster, streams: RandomStreams, config_poll_ns: int, pod: Callable[[], tuple[str, int]],
+        sync_factor: float, configured: Callable[[Sequence[str]], ClusterConf],
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._config_poll_ns = config_poll_ns
         self._pod = pod
-        """UID of slurmctld's pod; "" while there is none."""
+        """UID of slurmctld's pod ("" while there is none), and when slurmctld came up in it."""
         self._configured = configured
-        generator = streams.generator("configmap.sync")
-        self._period_ns = int(generator.integers(*RESYNC_NS))
-        self._left_ns = int(generator.integers(0, self._period_ns))
+        self._generator = generator = streams.generator("configmap.sync")
+        low_ns, high_ns = RESYNC_NS
+        self._resync_ns = (round(sync_factor * low_ns), round(sync_factor * high_ns))
         self._poll_ns = int(generator.integers(0, max(1, config_poll_ns)))
         self._unknown = 0
         """Nodes that were in the lost state and whose slurmd has not started since."""
@@ -74,9 +74,12 @@ class PodState:
     def change(self, fault: ClusterFault) -> Callable[[], None]:
         """Lines are put at the end of slurm.conf: a new pod has them at once, a mounted file at the kubelet's sync."""
         now_ns = self._cluster.env.now_ns
-        self._next = (self._configured(fault.lines), self._pod(), now_ns + self._left_ns)
+        pod, sync_ns = self._pod()
+        while sync_ns <= now_ns:
+            sync_ns += int(self._generator.integers(*self._resync_ns))
+        self._next = (self._configured(fault.lines), pod, sync_ns)
         if self._config_poll_ns:
-            self._cluster.env.call_in(self._left_ns, self._brought, fault)
+            self._cluster.env.call_at(sync_ns, self._brought, fault)
         return _nothing
 
     def configured_anew(self, lines: Sequence[str], in_ns: int | None) -> None:
@@ -103,7 +106,7 @@ class PodState:
         if self._next is None:
             return
         conf, old_pod, at_ns = self._next
-        if self._pod() != old_pod or self._cluster.env.now_ns >= at_ns:
+        if self._pod()[0] != old_pod or self._cluster.env.now_ns >= at_ns:
             self._cluster.conf = conf
             self._next = None
 

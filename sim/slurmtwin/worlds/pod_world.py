@@ -38,6 +38,8 @@ from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
 from slurmtwin.models.slurm_pods.programs import SlurmPrograms
 from slurmtwin.models.slurm_pods.settings import DaemonPods
 from slurmtwin.models.slurmctld.assemble import Assembly
+from slurmtwin.models.slurmctld.background import BackgroundLoop
+from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.pings import MIN_CHECKIN_S
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.kubelet.defaults import KubeletDefaults
     from slurmtwin.models.kubelet.eviction import EvictionState
     from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmctld.attempt_trace import AttemptTrace
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Node
 
@@ -107,6 +110,10 @@ class PodAssembly(Assembly):
     state: PodState | None = None
     """What its pod has from outside; None before the world is there."""
 
+    def __init__(self, streams: RandomStreams, watch: AttemptTrace | None = None) -> None:
+        super().__init__(streams, watch)
+        self._clock = CoarseClock(streams.generator("coarse_clock"))
+
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
         """As Assembly.build(), every node a dynamic one."""
         if self.state is not None:
@@ -120,6 +127,11 @@ class PodAssembly(Assembly):
         assert isinstance(lifecycle, NodeLifecycle)
         lifecycle.pings.told = partial(_asked, ctld)
         lifecycle.pings.first_tick_s = -(-self.first_tick_ns // SECOND)
+        if isinstance(ctld.background, BackgroundLoop) and ctld.background.steady:
+            # the first look is at the start's second; the update thread, which means to sleep 2 s, wakes each second
+            lifecycle.pings.clock = self._clock
+            lifecycle.pings.first_tick_s -= 1
+            lifecycle.late_answers = False
         scheduler = ctld.schedulers
         assert isinstance(scheduler, Scheduler)
         timers, interval_ns = ctld.conf.timers, ctld.conf.scheduler.backfill.interval_ns
@@ -161,7 +173,7 @@ class PodWorld(TwinWorld):
         """What slurmctld's pod has from outside, where faults reach it."""
         pods = self._pods
         state = PodState(
-            self.cluster, self.streams, pods.config_poll, self.kube.controller_pod,
+            self.cluster, self.streams, pods.config_poll, self.kube.controller_pod, self.factor("config-map-sync"),
             partial(configured, scenario, conf.version, pods),
         )  # fmt: skip
         assert isinstance(self._assembly, PodAssembly)
@@ -198,7 +210,11 @@ class PodWorld(TwinWorld):
 
     def scaled(self, name: str, value_ns: int) -> int:
         """A rule of contract/pod_durations.py, as a verdict wants it."""
-        return round(value_ns * self._scaled.get(name, 1))
+        return round(value_ns * self.factor(name))
+
+    def factor(self, name: str) -> float:
+        """How much of a rule a verdict wants: 0.5, 1 or 2."""
+        return self._scaled.get(name, 1)
 
     def _begin_ns(self) -> int:
         return self.apply_ns - SETTLED_NS
@@ -397,12 +413,13 @@ class KubePart:
         if kubelet is not None:
             kubelet.report.lease.begin_anew(mark[1])
 
-    def controller_pod(self) -> str:
-        """UID of the first controller's pod that is not being deleted; "" while there is none."""
+    def controller_pod(self) -> tuple[str, int]:
+        """The first controller's pod that is not being deleted: (UID, when slurmctld came up in it); ("", 0): none."""
+        first_ns = self._times.slurmctld_ns
         for pod in self.server.list_of(Pod):
             if pod.meta.labels.get("app") == "slurmctld" and not pod.meta.deleting:
-                return pod.meta.uid
-        return ""
+                return pod.meta.uid, max([first_ns, *(c.running_ns or first_ns for c in pod.status.containers)])
+        return "", 0
 
     def where(self, fault: ClusterFault | OperatorStep) -> str | None:
         """The node column of a fault's rows."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import SECOND, UNLIMITED
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 from slurmtwin.models.slurmctld.node_counts import NodeCounts
 from slurmtwin.models.slurmctld.node_update import update_node
 from slurmtwin.models.slurmctld.pings import Pings
@@ -397,8 +398,24 @@ class NodeLifecycle:
         node.flags |= NodeFlag.NO_RESPOND
         self.ctld.nodes.avail &= ~node.bit
         self.ctld.last_node_update_s = self.ctld.now_s()
-        self.ctld.emit(Kind.NODE_NOT_RESPONDING, node=node.name)
+        self._tell_silent(node)
         self.settle(node)
+
+    def _tell_silent(self, node: Node) -> None:
+        """The log has it at the loop's next look (node_no_resp_msg(), each second at debug level `debug`)."""
+        ctld, clock = self.ctld, self.pings.clock
+        if clock is None:
+            ctld.emit(Kind.NODE_NOT_RESPONDING, node=node.name)
+            return
+        look_ns = ctld.at_s(ctld.now_s() + 1)
+        if not clock.late():  # this second's message has gone out: the next second's look tells it
+            look_ns += SECOND if clock.late() else CAUGHT_UP_NS
+
+        def tell(_argument: object) -> None:
+            if node.flags & NodeFlag.NO_RESPOND:
+                ctld.emit(Kind.NODE_NOT_RESPONDING, node=node.name)
+
+        ctld.env.call_at(look_ns, tell)
 
     # DOWN, DRAIN, and what an admin says
 

@@ -21,6 +21,7 @@ from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
 
 if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
     from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Node
@@ -58,6 +59,12 @@ class Pings:
         """Told of the watched nodes that a tick asks, and whether to register."""
         self.first_tick_s = MIN_CHECKIN_S
         """Seconds from the loop's first look to the first tick."""
+        self.clock: CoarseClock | None = None
+        """The host's coarse clock, where it is known: ticks are then seen in their second or a second later."""
+        self._behind = (0, 0)
+        """(due second, seconds by which its tick is seen late)."""
+        self._cycle_done = (0, 0)
+        """(end of the last cycle in ns, from which second on it counts as done)."""
         self._watched = 0
         """Nodes that a tick may change: looked at one by one."""
         self._well = 0
@@ -95,7 +102,7 @@ class Pings:
         for node in ctld.nodes.nodes:
             self.review(node)
         if first_sweep:
-            loop.arm(Duty.PING, self._next_due_s)
+            loop.arm(Duty.PING, self._next_due_s + self._lateness())
 
     # what is known of answers
 
@@ -261,20 +268,30 @@ class Pings:
         if not self.started or not self._watched:
             return
         self._catch_up()
-        self.ctld.background.arm(Duty.PING, 0 if self._asked_now else self._next_due_s)
+        self.ctld.background.arm(Duty.PING, 0 if self._asked_now else self._next_due_s + self._lateness())
+
+    def _lateness(self) -> int:
+        """Seconds after its own in which the coming tick is seen; drawn once for each."""
+        if self.clock is None:
+            return 0
+        if self._behind[0] != self._next_due_s:
+            self._behind = (self._next_due_s, int(self.clock.late()))
+        return self._behind[1]
 
     def _look(self) -> None:
         """The loop's look at the ping timer."""
         ctld = self.ctld
         self._catch_up()
         now_s = ctld.now_s()
-        if not self._asked_now and now_s < self._next_due_s:
+        if not self._asked_now and now_s < self._next_due_s + self._lateness():
             self._arm()
             return
         done_s = self._cycle_done_s()
         if now_s < done_s:
             ctld.background.arm(Duty.PING, done_s)
             return
+        if self.clock is not None and now_s > self._next_due_s:
+            now_s -= 1  # seen at the whole second, which time(NULL) does not show yet
         dead_s = self._last_tick_s - self.timeout_s if self._last_tick_s and self.timeout_s else 0
         self._asked_now = False
         self._tick_of_the_well(now_s)
@@ -290,6 +307,10 @@ class Pings:
         26.05 also waits until the agent's update thread has run after the last answer (ping_updated).
         """
         unix_ns = self._cycle_end_ns + self.ctld.epoch_ns
+        if self.clock is not None and self._last_tick_s:
+            if self._cycle_done[0] != unix_ns:
+                self._cycle_done = (unix_ns, unix_ns // SECOND + 1 + self.clock.late())
+            return self._cycle_done[1]
         if self.ctld.conf.version == "26.05" and self._last_tick_s:
             return self.nodes.update_s(unix_ns // SECOND)
         return -(-unix_ns // SECOND)
