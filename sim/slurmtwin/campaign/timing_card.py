@@ -75,7 +75,10 @@ def scenario_of_cell(card: Card, cell: Cell, designs: Path, number: int = 0) -> 
 
 def made_for(card: Card, cell: Cell, designs: Path) -> str:
     """Hash of what is asked for: a change of the card or of a design shows, one of the twin itself does not."""
-    asked = [scenario_of_cell(card, cell, designs, number).model_dump_json(by_alias=True) for number in (0, 1)]
+    asked = [
+        scenario_of_cell(card, cell, designs, number).model_dump_json(by_alias=True, exclude_defaults=True)
+        for number in (0, 1)
+    ]
     phases = [card.phase(cell, recorded).model_dump_json() for recorded in (False, True)]
     named = cell.recorded.scenario if cell.recorded else ""
     return sha256_text(json.dumps([asked, phases, named, card.replications]))[:16]
