@@ -70,7 +70,9 @@ class DaemonProgram:
         if self.process == "supervised":
             processes.append(Process("supervisord", self.settings.supervisor_memory, adj, main=True))
             self._supervisor = Supervisor(place.clock, self.settings, self._run)
-        self._run()
+            self._supervisor.begin()
+        else:
+            self._run()
 
     def _run(self) -> None:
         place = self.place

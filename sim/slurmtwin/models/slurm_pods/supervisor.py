@@ -8,7 +8,7 @@ signal or another code is followed by a start in the next round; a start that la
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
     from slurmtwin.engine.environment import Call
     from slurmtwin.models.slurm_pods.settings import DaemonPods
+
+ROUND_NS: Final = SECOND
+"""A round without news."""
 
 
 class Supervisor:
@@ -29,6 +32,11 @@ class Supervisor:
         self._failures = 0
         self.fatal = False
         self._next: Call | None = None
+
+    def begin(self) -> None:
+        """supervisord itself begins: it waits for its first round, then starts the daemon (supervisord.py runforever():
+        poll with a timeout of 1 s, then transition)."""
+        self._next = self._clock.call_in(ROUND_NS, self._again)
 
     def started(self) -> None:
         """The daemon was executed."""
