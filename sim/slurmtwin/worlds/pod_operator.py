@@ -44,6 +44,8 @@ IN_PLACE_NS: Final = 8 * SECOND
 """The pod is marked so that its kubelet looks, 3 s; the pass after it, 5 s (docs/operator.md, config_change)."""
 LEASE_LOOK_NS: Final = (0, 4400 * MS)
 """Looks at a lease lie up to 2 s x 2.2 apart (kubernetes.md 6.10)."""
+BOOTS: Final[dict[str, dict[str, str]]] = {"replicas": {}, "power": {"boot": "1"}}
+"""Workers that Slurm powers up register as freshly booted (core/power.py)."""
 CORDON: Final = f"{GROUP}/cordon"
 
 
@@ -139,7 +141,8 @@ class OperatorPart:
                 poll_after_failure=carrier.poll_after_failure,
                 back_off_ns=carrier.backoff_base_ms * MS,
                 back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,
-                env={"process": self._pods.slurmd_process}, unreachable_s=design.kubernetes.worker_unreachable_s,
+                env={"process": self._pods.slurmd_process, **BOOTS[switches.scale_source]},
+                unreachable_s=design.kubernetes.worker_unreachable_s,
                 lease_ns=carrier.lease_s * SECOND, look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS),
             ),
             port,

@@ -51,6 +51,7 @@ from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, rendered
+from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, NO_IMAGE, Keys, NameService, has_disk
 from slurmtwin.worlds.pod_state import PodState
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from slurmtwin.contract.cluster import ClusterConf
     from slurmtwin.contract.jobs import JobRequest
     from slurmtwin.contract.kubernetes import Kubelet
-    from slurmtwin.contract.pods import PodsSection
+    from slurmtwin.contract.pods import OtherPod, PodsSection
     from slurmtwin.contract.scenario import Fault, Scenario
     from slurmtwin.engine.daemon_clock import DaemonClock
     from slurmtwin.engine.environment import Environment
@@ -278,8 +279,10 @@ class KubePart:
             self._sharing.of(_less(world.draw("pod-bind"), 40 * MS)), world.draw("claim-bind"),
             dict(options.times.pod_node),
         )  # fmt: skip
-        self.slurm = SlurmPrograms(world.cluster, self._settings(options))
+        self.slurm = SlurmPrograms(world.cluster, self._settings(options), other_program)
         self.slurm.book = CpuBook(env, world.sink, self._cpus)
+        if "task/affinity" in str(scenario.slurm.conf.get("TaskPlugin", "")):
+            self.slurm.plugin = "task/affinity"
         self.request = request
         self._costs = self._start_costs()
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
@@ -348,7 +351,7 @@ class KubePart:
         runtime = ContainerRuntime(
             world.env, name, self.slurm, self._costs, lambda _: f"10.244.{place}.{next(addresses)}", cgroups=1
         )
-        runtime.images |= {"slurmctld", "slurmd", "slurmrestd", "observer"}
+        runtime.images |= {"slurmctld", "slurmd", "slurmrestd", "observer", IMAGE}
         defaults = kubelet_defaults(self._cluster.kubernetes)
         defaults = replace(defaults, relist_ns=world.scaled("pleg-relist", defaults.relist_ns))
         sections = pod_objects.kubelets(self._cluster)
@@ -404,8 +407,14 @@ class KubePart:
         else:
             env.call_at(world.apply_ns - SECOND, lambda _: operator.start())
             env.call_at(world.apply_ns, lambda _: apply([operator.node_set()]))
+        for item in pods.others:
+            env.call_at(max(item.at, env.now_ns), self._beside, item)
         later_ns = world.apply_ns + pods.controller_after
         env.call_at(later_ns, lambda _: apply(pod_objects.controller(self.namespace, pods)))
+
+    def _beside(self, item: OtherPod) -> None:
+        """A pod that is not Slurm's is created."""
+        Client(self.server, self._world.env, self.request).create(other_pod(item, self.namespace, self.faults.node))
 
     def _lease(self, mark: tuple[str, int]) -> None:
         """A renewal that the recording has: the node's rhythm goes on from it."""

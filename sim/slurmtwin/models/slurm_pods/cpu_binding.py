@@ -74,7 +74,7 @@ class CpuBook:
     def __init__(self, env: Environment, sink: EventSink, cpuset: Callable[[str, str], int]) -> None:
         self._env = env
         self._sink = sink
-        self._cpuset = cpuset
+        self.cpuset = cpuset
         self._held: dict[int, _Held] = {}
         self._over: dict[tuple[str, int], int] = {}
 
@@ -94,7 +94,7 @@ class CpuBook:
         wanted: dict[int, list[_Held]] = {}
         for held in self._held.values():
             if held.machine == machine:
-                wanted.setdefault(self._cpuset(machine, held.container), []).append(held)
+                wanted.setdefault(self.cpuset(machine, held.container), []).append(held)
         for cpus in [cpus for name, cpus in self._over if name == machine and cpus not in wanted]:
             self._tell(machine, cpus, 0, [])
         for cpus, holders in wanted.items():

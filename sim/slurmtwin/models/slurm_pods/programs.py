@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from slurmtwin.contract.errors import InputError
 from slurmtwin.models.kubelet.program import Program, Service
+from slurmtwin.models.slurm_pods.cpu_binding import TaskPlugin, task_cpus
 from slurmtwin.models.slurm_pods.slurmctld_program import SlurmctldProgram
 from slurmtwin.models.slurm_pods.slurmd_program import SlurmdProgram
+from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
+from slurmtwin.models.slurmctld.states import JobState
+from slurmtwin.models.slurmd.batch_job import SIGKILL, BatchJob
 
 if TYPE_CHECKING:
     from slurmtwin.models.api_server.objects import Container, Pod
@@ -16,7 +20,10 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
     from slurmtwin.models.slurm_pods.settings import DaemonPods
+    from slurmtwin.models.kubelet.program import Place
     from slurmtwin.models.slurmd.parts import Work
+
+LAUNCH_FAILED: Final = "batch job complete failure"
 
 
 class SlurmPrograms:
@@ -40,6 +47,8 @@ class SlurmPrograms:
         self._addresses: dict[int, str] = {}
         self.book: CpuBook | None = None
         """Keeps account of CPUs that jobs hold, where the world knows the containers' CPU sets."""
+        self.plugin: TaskPlugin = "task/none"
+        """TaskPlugin of slurm.conf, as far as it binds tasks to CPUs."""
         cluster.on_serving.append(self._serving_changed)
         cluster.slurmds.on_take = self._job_began
         cluster.slurmds.on_drop = self._job_over
@@ -50,6 +59,7 @@ class SlurmPrograms:
         if container.name == "slurmd":
             index = self._node(pod)
             slurmd = SlurmdProgram(self._cluster, index, self._settings, process, self._moved, self._slurmd_gone)
+            slurmd.sees, slurmd.boots = self._sees, container.env.get("boot") == "1"
             self.slurmds[index] = slurmd
             return slurmd
         if container.name == "slurmctld":
@@ -69,6 +79,10 @@ class SlurmPrograms:
         controllers = self._cluster.controllers
         named = [c for c in controllers if c.name in (pod.meta.name, pod.spec.hostname)]
         return (named or controllers)[0]
+
+    def _sees(self, place: Place) -> int | None:
+        """The CPUs that slurmd finds at its start."""
+        return None if self.book is None else self.book.cpuset(place.node, f"{place.pod.meta.uid}/{place.container.name}")
 
     def _moved(self, index: int, ip: str) -> bool:
         """Has that Slurm node another address than the last time, wherever its pod ran?"""
@@ -95,6 +109,33 @@ class SlurmPrograms:
             place = program.place
             container = f"{place.pod.meta.uid}/{place.container.name}"
             self.book.begin(work.slurm_id, place.node, container, self._cpus(work))
+            seen, now = program.cpus_seen, self.book.cpuset(place.node, container)
+            if seen is not None and task_cpus(self.plugin, self._places(work), seen, now) is None:
+                place.clock.call_in(0, self._cannot_bind, work)
+
+    def _cannot_bind(self, work: BatchJob) -> None:
+        """No CPU of the job's is in its container any more: the launch fails, slurmctld drains the node and takes the
+        job back (proc_req.c _slurm_rpc_complete_batch_script()).
+        """
+        ctld = self._cluster.ctld
+        job = ctld.running.get(work.slurm_id) if ctld is not None else None
+        if ctld is None or job is None or job.work is not work:
+            return
+        node = ctld.nodes.nodes[work.host_bit.bit_length() - 1]
+        work.kill(SIGKILL)
+        ctld.nodes_lifecycle.drain(node, LAUNCH_FAILED)
+        lifecycle = ctld.lifecycle
+        assert isinstance(lifecycle, Lifecycle)
+        lifecycle.requeues.requeue(job, f"launch failed on {node.name}", JobState.FAILED)
+
+    def _places(self, work: Work) -> int:
+        """Positions of the job's CPUs among those of its batch host: its cores, one CPU each (all, where none are)."""
+        ctld = self._cluster.ctld
+        job = ctld.running.get(work.slurm_id) if ctld is not None else None
+        whole = (1 << self._cluster.node_confs[work.host_bit.bit_length() - 1].cpus) - 1
+        if job is None or job.alloc is None or job.alloc.cores is None:
+            return whole
+        return job.alloc.cores[(job.alloc.nodes & work.host_bit - 1).bit_count()]
 
     def _job_over(self, work: Work) -> None:
         program = self._batch_host(work)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.kubelet.container_memory import Process
 from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram, ProcessModel
 from slurmtwin.models.slurm_pods.job_memory import JobMemory
@@ -40,6 +41,11 @@ class SlurmdProgram(DaemonProgram):
         self._held: list[BatchJob] = []
         """Jobs that stand still with the machine."""
         self.new_address = False
+        self.boots = False
+        """It registers as freshly booted (slurmd -b): slurmctld believes a node that it powers up only then."""
+        self.sees: Callable[[Place], int | None] = _nothing_known
+        self.cpus_seen: int | None = None
+        """The container's CPUs when slurmd started; None: not known."""
 
     def _memory(self) -> int:
         return self.settings.slurmd_memory
@@ -63,7 +69,9 @@ class SlurmdProgram(DaemonProgram):
             wait_ns = self.settings.config_attempt() + self.settings.config_retry_ns
             self._call = place.clock.call_in(wait_ns, self._ask_again)
             return
-        self._cluster.slurmds.start(self.bit, new_address=self.new_address)
+        self.cpus_seen = self.sees(place)
+        boot_s = (self._cluster.epoch_ns + place.clock.now_ns) // SECOND if self.boots else None
+        self._cluster.slurmds.start(self.bit, boot_s, new_address=self.new_address)
         place.health_changed()
 
     def _ask_again(self, _argument: object) -> None:
@@ -137,3 +145,7 @@ class SlurmdProgram(DaemonProgram):
             if process is job.script or process is job.child:
                 job.process_killed(process)
                 return
+
+
+def _nothing_known(_place: Place) -> int | None:
+    return None
