@@ -4,7 +4,6 @@ SlurmtwinError                exit code
 |-- InputError                2   a scenario, trace or configuration file is wrong
 |   `-- UnsupportedError      2   understood, but not modelled, and it would change results
 |-- EnvironmentMissingError   4   docker, an image or a program is not there
-|-- BudgetExceededError       3   a run was ended by its budget before its natural end
 `-- ModelError                70  our own mistake: an invariant broke
 """
 
@@ -68,12 +67,6 @@ class EnvironmentMissingError(SlurmtwinError):
     """A program, daemon or image that this command needs is missing."""
 
     exit_code = ExitCode.ENVIRONMENT
-
-
-class BudgetExceededError(SlurmtwinError):
-    """A run met its budget of events, simulated time or wall time."""
-
-    exit_code = ExitCode.UNKNOWN
 
 
 class ModelError(SlurmtwinError):

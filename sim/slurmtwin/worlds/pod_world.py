@@ -325,6 +325,7 @@ class KubePart:
             ),
             hog_wake=world.draw("exit-notice"), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
+            machine_memory=pod_objects.NODE_MEMORY,
             resolves=lambda: self.faults.names is None or self.faults.names.serves(),
         )  # fmt: skip
 
@@ -351,6 +352,7 @@ class KubePart:
         runtime = ContainerRuntime(
             world.env, name, self.slurm, self._costs, lambda _: f"10.244.{place}.{next(addresses)}", cgroups=1
         )
+        runtime.machine_memory = node.status.memory
         runtime.images |= {"slurmctld", "slurmd", "slurmrestd", "observer", IMAGE}
         defaults = kubelet_defaults(self._cluster.kubernetes)
         defaults = replace(defaults, relist_ns=world.scaled("pleg-relist", defaults.relist_ns))

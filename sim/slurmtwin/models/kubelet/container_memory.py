@@ -85,16 +85,6 @@ class PodCgroup:
         self.orphan_pages += container.volume_pages
         container.volume_pages = 0
 
-    def volume_emptied(self, pages: int) -> None:
-        """So many pages of a volume were freed: a file removed, or the volume itself."""
-        taken = min(pages, self.orphan_pages)
-        self.orphan_pages -= taken
-        pages -= taken
-        for container in self.containers.values():
-            taken = min(pages, container.volume_pages)
-            container.volume_pages -= taken
-            pages -= taken
-
 
 @dataclass(frozen=True, slots=True)
 class OomKill:
@@ -145,13 +135,21 @@ def settle(pod: PodCgroup, version: CgroupVersion, single_process: bool = False)
     return kills
 
 
-def node_oom(pods: Iterable[PodCgroup], others: Iterable[Process], node_memory: int) -> tuple[str, Process] | None:
-    """A node that has run out: (container, victim), with "" for a process outside every container (SystemOOM)."""
-    places: list[tuple[str, Process]] = [("", process) for process in others]
-    for pod in pods:
-        places += [(c.name, process) for c in pod.containers.values() for process in c.processes]
-    chosen = victim((process for _, process in places), node_memory)
-    return next(((name, process) for name, process in places if process is chosen), None)
+def node_oom(pods: Iterable[PodCgroup], node_memory: int, group: bool = False) -> tuple[PodCgroup, OomKill] | None:
+    """A machine that has run out: of all processes in containers one dies, with group (cgroup v2) its whole container.
+
+    None: its pods fit, or nobody can be killed.
+    """
+    places = list(pods)
+    if sum(pod.used for pod in places) <= node_memory:
+        return None
+    chosen = victim((p for pod in places for c in pod.containers.values() for p in c.processes), node_memory)
+    for pod in places:
+        among = tuple(c for c in pod.containers.values() if chosen in c.processes)
+        kill = _kill(pod, among, node_memory, group) if among else None
+        if kill is not None:
+            return pod, kill
+    return None
 
 
 def _kill(pod: PodCgroup, among: tuple[ContainerCgroup, ...], limit: int, group: bool) -> OomKill | None:

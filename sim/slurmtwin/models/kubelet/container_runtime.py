@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.engine.daemon_clock import DaemonClock
-from slurmtwin.models.kubelet.container_memory import CgroupVersion, ContainerCgroup, OomKill, PodCgroup, settle
+from slurmtwin.models.kubelet.container_memory import (
+    CgroupVersion,
+    ContainerCgroup,
+    OomKill,
+    PodCgroup,
+    node_oom,
+    settle,
+)
 from slurmtwin.models.kubelet.program import SIGKILL_CODE, Place, Program
 
 if TYPE_CHECKING:
@@ -123,6 +130,8 @@ class ContainerRuntime:
         self.costs = costs
         self.cgroups: CgroupVersion = cgroups
         self.single_process_oom = single_process_oom
+        self.machine_memory = 0
+        """Bytes that the processes of all containers may have together; 0: nobody looks."""
         self.pods: dict[str, RuntimePod] = {}
         self.images: set[str] = set()
         self.cpu_sets: dict[tuple[str, str], int] = {}
@@ -268,16 +277,29 @@ class ContainerRuntime:
             return
         self.use_changed()
         for kill in settle(found.cgroup, self.cgroups, self.single_process_oom):
-            self.oom_killed(uid, kill)
-            instance = found.newest(kill.container)
-            if instance is None or not instance.running:
-                continue
-            instance.oom = True
-            if kill.whole:
-                self.kill_container(uid, instance, oom=True)
-            elif instance.program is not None:
-                for process in kill.killed:
-                    instance.program.process_killed(process)
+            self._oom(found, kill)
+        self._settle_machine()
+
+    def _settle_machine(self) -> None:
+        """Pods without limits may take all of the machine's memory: then the kernel looks at every process of it."""
+        group = self.cgroups == 2 and not self.single_process_oom
+        while self.machine_memory:
+            fallen = node_oom((pod.cgroup for pod in self.pods.values()), self.machine_memory, group)
+            if fallen is None:
+                return
+            self._oom(next(pod for pod in self.pods.values() if pod.cgroup is fallen[0]), fallen[1])
+
+    def _oom(self, found: RuntimePod, kill: OomKill) -> None:
+        self.oom_killed(found.uid, kill)
+        instance = found.newest(kill.container)
+        if instance is None or not instance.running:
+            return
+        instance.oom = True
+        if kill.whole:
+            self.kill_container(found.uid, instance, oom=True)
+        elif instance.program is not None:
+            for process in kill.killed:
+                instance.program.process_killed(process)
 
     def write(self, uid: str, size: int) -> None:
         """A pod writes so many bytes to the node's disk (negative: removes them)."""

@@ -33,7 +33,7 @@ class JobMemory:
         self._call: Call | None = None
 
     def hog(self) -> None:
-        """A child grows without end: until a limit is met, in one go to that moment."""
+        """A child grows without end: until a limit, or the machine's memory, is met, in one go to that moment."""
         if self.child is not None:
             return
         self.child = Process(self.script.owner, 0, self.script.score_adj)
@@ -46,7 +46,7 @@ class JobMemory:
             self._call = self._place.clock.call_in(steps * each_ns, self._grown, grown)
 
     def _limit(self) -> int:
-        return self._place.cgroup.limit
+        return self._place.cgroup.limit or self._settings.machine_memory
 
     def _grown(self, size: int) -> None:
         self._call = None

@@ -17,10 +17,10 @@ from slurmtwin.models.slurmd.batch_job import SIGKILL, BatchJob
 if TYPE_CHECKING:
     from slurmtwin.models.api_server.objects import Container, Pod
     from slurmtwin.models.controller import Controller
+    from slurmtwin.models.kubelet.program import Place
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
     from slurmtwin.models.slurm_pods.settings import DaemonPods
-    from slurmtwin.models.kubelet.program import Place
     from slurmtwin.models.slurmd.parts import Work
 
 LAUNCH_FAILED: Final = "batch job complete failure"
@@ -82,7 +82,9 @@ class SlurmPrograms:
 
     def _sees(self, place: Place) -> int | None:
         """The CPUs that slurmd finds at its start."""
-        return None if self.book is None else self.book.cpuset(place.node, f"{place.pod.meta.uid}/{place.container.name}")
+        return (
+            None if self.book is None else self.book.cpuset(place.node, f"{place.pod.meta.uid}/{place.container.name}")
+        )
 
     def _moved(self, index: int, ip: str) -> bool:
         """Has that Slurm node another address than the last time, wherever its pod ran?"""

@@ -54,6 +54,8 @@ class DaemonPods:
     """Bytes that a daemon's start needs beyond that, for a moment (runc's init runs in the container's cgroup). A draw:
     of the restarts into a full volume some lived and some did not (recorded in x63-oom-slurmd).
     """
+    machine_memory: int = 0
+    """What a job without a limit can take of its machine; 0: it grows no further than it may."""
     privileged: bool = False
     """Containers may lower oom_score_adj (CAP_SYS_RESOURCE): slurmstepd is then as good as unkillable."""
     hog_step: int = 4 * MIB
