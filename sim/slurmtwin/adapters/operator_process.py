@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.manifests import pod_of
-from slurmtwin.adapters.views import LOCK, node_view, pod_view
+from slurmtwin.adapters.seen_before import Decisions, NodeSetViews
+from slurmtwin.adapters.views import LOCK
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 RESTART_NS: Final = 2 * SECOND
 """The kubelet starts the operator's container again."""
 HASH: Final = f"{GROUP}/hash"
+_POLICY: Final = Policy()
 FINALIZER: Final = f"{GROUP}/operator"
 Done = Callable[[str], None]
 """Called with "" or the error of an action."""
@@ -197,6 +199,9 @@ class _Process:
             Informer(self.client, DisruptionBudget), Informer(self.client, Service),
         )  # fmt: skip
         self.informers: tuple[Informer[Any], ...] = (*self.beside, self.nodes, self.pods, self.sets)
+        self._views: dict[str, NodeSetViews] = {}
+        """By uid of a node set."""
+        self._decisions = Decisions(operator._core)
         self._queue = WorkQueue(self.clock, self._pass, 1, carrying.back_off_ns, carrying.back_off_most_ns)
         self._polled = False
         for informer in self.informers:
@@ -242,7 +247,7 @@ class _Process:
         self._o.passes += 1
         observed = self._observe(item, slurm)
         memory: a.Memory = item.status.get("memory", a.Memory())
-        made = self._o._core(observed, memory, self.clock.now_ns)
+        made: a.Plan = self._decisions.plan(observed, memory, self.clock.now_ns)
         status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
         failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
 
@@ -288,12 +293,14 @@ class _Process:
         me = Identity(meta.namespace, meta.name, meta.uid, meta.generation, meta.deleting, FINALIZER in meta.finalizers)
         pods = [p for p in self.pods if p.meta.labels.get(f"{GROUP}/nodeset") == meta.name]
         hosts = {p.spec.node_name for p in pods}
-        views = [node_view(n, spec, self._foreign(n)) for n in self.nodes]
+        views = self._views.setdefault(meta.uid, NodeSetViews())
         conditions: tuple[Condition, ...] = item.status.get("conditions", ())
+        switches = self._o._switches
         return NodeSetObserved(
-            me, spec, self._o._switches, Policy(), tuple(pod_view(p, meta.name) for p in pods),
-            tuple(v for v in views if v.selected or v.name in hosts), slurm, self._applied(meta), conditions,
-            wanted_up(slurm.nodes, meta.name), self._carrying.unreachable_s,
+            me, spec, switches, _POLICY, views.pods(pods, meta.name),
+            views.nodes(((n, self._foreign(n)) for n in self.nodes), spec, hosts), slurm, self._applied(meta),
+            conditions, wanted_up(slurm.nodes, meta.name) if switches.scale_source == "power" else (),
+            self._carrying.unreachable_s,
         )  # fmt: skip
 
     def _foreign(self, node: Node) -> int:

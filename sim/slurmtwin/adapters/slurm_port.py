@@ -11,9 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from slurmtwin.adapters.seen_before import SeenTuple
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
-from slurmtwin.models.slurmctld.node_words import node_words
+from slurmtwin.models.slurmctld.node_words import node_mark, node_words
 from slurmtwin.models.slurmctld.states import JobState, NodeBase
 from slurmtwin.models.slurmctld.tables import bits
 from slurmtwin_operator.core.observed import Slurm, SlurmJob, SlurmNode
@@ -57,6 +58,9 @@ class SlurmPort:
         self._comments: dict[str, str] = {}
         self._changes = 0
         """Changes of nodes asked for in this pass."""
+        self._seen: dict[str, tuple[tuple[object, ...], SlurmNode]] = {}
+        """Node -> what its record was made of, and the record."""
+        self._node_tuple: SeenTuple[SlurmNode] = SeenTuple()
 
     def settle(self, done: Callable[[], None]) -> None:
         """The end of a pass: with slurm-client each change waits for a new list, and the status for one more.
@@ -137,19 +141,26 @@ class SlurmPort:
         self._asked_ns = -(1 << 62)
 
     def _nodes(self, ctld: Slurmctld) -> tuple[SlurmNode, ...]:
-        return tuple(self._node(ctld, node) for node in ctld.nodes.nodes if self._listed(node))
+        return self._node_tuple.of([self._node(ctld, node) for node in ctld.nodes.nodes if self._listed(node)])
 
     def _listed(self, node: Node) -> bool:
         """A dynamic node is known once it has registered."""
         return bool(node.name) and node.base not in (NodeBase.UNKNOWN, NodeBase.FUTURE)
 
     def _node(self, ctld: Slurmctld, node: Node) -> SlurmNode:
+        name = node.name
+        comment, started_ns = self._comments.get(name, ""), self._started_ns(name)
+        mark = (*node_mark(ctld, node), node.reason, comment, started_ns)
+        seen = self._seen.get(name)
+        if seen is not None and seen[0] == mark:
+            return seen[1]
         words = node_words(ctld, node)
-        return SlurmNode(
-            name=node.name, state=words[0], flags=tuple(sorted(words[1:])), reason=node.reason,
-            comment=self._comments.get(node.name, ""), features=(self._feature,),
-            registered_ns=self._started_ns(node.name),
+        record = SlurmNode(
+            name=name, state=words[0], flags=tuple(sorted(words[1:])), reason=node.reason, comment=comment,
+            features=(self._feature,), registered_ns=started_ns,
         )  # fmt: skip
+        self._seen[name] = (mark, record)
+        return record
 
     def _jobs(self, ctld: Slurmctld) -> tuple[SlurmJob, ...]:
         return tuple(self._job(ctld, job) for job in ctld.jobs.values() if not job.state.finished or job.completing)

@@ -174,7 +174,7 @@ class Event(NamedTuple):
 def hash_line(event: Event) -> str:
     """The canonical text of a row for the event hash: every column that a world decides, tab-separated."""
     return (
-        f"{event[0]}\t{event[1].value}\t{event[2]}\t{event[3]}\t{event[4]}\t{event[5]}\t{event[6]}\t{event[7]}"
+        f"{event[0]}\t{event[1]._value_}\t{event[2]}\t{event[3]}\t{event[4]}\t{event[5]}\t{event[6]}\t{event[7]}"
         f"\t{event[8]}\t{event[9]}\t{event[10]}\t{event[11]}\n"
     )
 

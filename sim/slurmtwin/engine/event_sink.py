@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -185,6 +186,11 @@ class EventSink:
 
 def detail_text(**values: Any) -> str:
     """The canonical JSON text of a detail column: sorted keys, no spaces."""
+    return text_of(values)
+
+
+def text_of(values: Mapping[str, Any]) -> str:
+    """detail_text() of a mapping."""
     parts = []
     for name in sorted(values):
         value = values[name]
@@ -193,7 +199,7 @@ def detail_text(**values: Any) -> str:
         elif type(value) is int:
             parts.append(f'"{name}":{value}')
         else:
-            return _DETAIL(values)
+            return _DETAIL(dict(values))
     return "{" + ",".join(parts) + "}"
 
 
@@ -207,4 +213,4 @@ def row_json(run_id: str, world: str, seq: int, event: Event) -> str:
     return json.dumps(row, separators=(",", ":"))
 
 
-__all__ = ["BLOCK_ROWS", "EVENT_SCHEMA", "EventSink", "detail_text", "row_json"]
+__all__ = ["BLOCK_ROWS", "EVENT_SCHEMA", "EventSink", "detail_text", "row_json", "text_of"]

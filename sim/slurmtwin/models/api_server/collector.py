@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
-from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.engine.event_sink import detail_text, text_of
 from slurmtwin.models.api_server.objects import Claim, ContainerStatus, Custom, KubeEvent, Lease, Node, Object, Pod
 from slurmtwin.models.api_server.watch import DELETED
 
@@ -235,7 +235,7 @@ class Collector:
     def _emit(self, fact: Fact, actor: str, cause: int | None = None) -> int:
         if fact.text is None and fact.detail:
             detail = {name: value for name, value in fact.detail.items() if value is not None and value != ""}
-            fact.text = detail_text(**detail) if detail else None
+            fact.text = text_of(detail) if detail else None
         return self._sink.emit_pod(
             self._env.now_ns, fact.kind, actor, fact.pod_uid, fact.node, fact.value, fact.unit, fact.text, cause
         )

@@ -22,6 +22,12 @@ _FLAGS: Final = (
 )  # fmt: skip
 
 
+def node_mark(ctld: Slurmctld, node: Node) -> tuple[object, ...]:
+    """All that node_words() goes by: equal marks, equal words."""
+    lifecycle = ctld.nodes_lifecycle
+    return node.base, node.flags, lifecycle.has_jobs(node), lifecycle.is_allocated(node)
+
+
 def node_words(ctld: Slurmctld, node: Node) -> list[str]:
     """Base state and flags. ALLOCATED and COMPLETING are not kept in the record: the jobs of the node say them."""
     lifecycle = ctld.nodes_lifecycle

@@ -1,0 +1,82 @@
+"""Passes that see what the last one saw: nothing is decided or made anew, and nothing is missed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slurmtwin.adapters.seen_before import Decisions, NodeSetViews
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.models.api_server.objects import Meta, Node, Pod, PodSpec
+from slurmtwin_operator.core.actions import DrainNode, Memory, Plan
+from slurmtwin_operator.core.observed import Identity, NodeSetObserved, Slurm
+from slurmtwin_operator.core.spec import NodeSetSpec
+
+SPEC = NodeSetSpec(cluster="slurm", replicas=1, image="slurmd")
+OBSERVED = NodeSetObserved(Identity("d", "w", "w.1", 1, False, True), SPEC)
+
+
+class Core:
+    """A core that is asked; from `drains_ns` on it drains a node."""
+
+    def __init__(self, drains_ns: int = 1 << 62) -> None:
+        self.asked: list[int] = []
+        self.drains_ns = drains_ns
+
+    def __call__(self, _observed: NodeSetObserved, memory: Memory, now_ns: int) -> Plan:
+        self.asked.append(now_ns)
+        actions = (DrainNode("w-0", "late"),) if now_ns >= self.drains_ns else ()
+        return Plan(actions, memory, 300 * SECOND)
+
+
+def seconds(core: Core) -> list[int]:
+    return [at_ns // SECOND for at_ns in core.asked]
+
+
+def test_an_idle_poll_asks_the_core_once_in_each_of_its_own_spans() -> None:
+    """0 s, 30 s with a look at 330 s, then nothing before 330 s: the age of Slurm's answer is no news."""
+    core = Core()
+    decisions = Decisions(core)
+    for at_s in range(0, 360, 30):
+        decisions.plan(replace(OBSERVED, slurm=Slurm("fresh", at_s * SECOND)), Memory(), at_s * SECOND)
+    assert seconds(core) == [0, 30, 330, 330, 630]
+
+
+def test_what_the_core_does_by_the_clock_is_done_at_the_poll_that_sees_it() -> None:
+    """A plan that will be another one within its span never stands."""
+    core = Core(drains_ns=100 * SECOND)
+    decisions = Decisions(core)
+    first = next(at_s for at_s in range(0, 360, 30) if decisions.plan(OBSERVED, Memory(), at_s * SECOND).actions)
+    assert first == 120
+
+
+def test_news_are_decided_at_once() -> None:
+    """Other jobs, or another memory."""
+    core = Core()
+    decisions = Decisions(core)
+    for at_s in (0, 1, 2):
+        decisions.plan(OBSERVED, Memory(), at_s * SECOND)
+    decisions.plan(replace(OBSERVED, slurm=Slurm("away")), Memory(), 3 * SECOND)
+    decisions.plan(OBSERVED, Memory(generation=2), 4 * SECOND)
+    assert seconds(core) == [0, 1, 301, 3, 4]
+
+
+def test_views_of_what_did_not_change_are_the_same_tuple() -> None:
+    """One pod is another version: its view alone is new."""
+    views = NodeSetViews()
+    pods = [Pod(meta=Meta(name=f"w-{n}", uid=f"u{n}"), spec=PodSpec(node_name="n1")) for n in range(3)]
+    before = views.pods(pods, "w")
+    assert views.pods(list(pods), "w") is before
+    pods[1] = replace(pods[1], meta=replace(pods[1].meta, deletion_ns=5))
+    after = views.pods(pods, "w")
+    assert [a is b for a, b in zip(before, after, strict=True)] == [True, False, True]
+    assert after[1].deleting
+
+
+def test_a_machine_appears_when_a_pod_of_the_set_is_on_it() -> None:
+    """One that the selector leaves out is seen while it is a host."""
+    views = NodeSetViews()
+    machine = Node(meta=Meta(name="n1"))
+    spec = NodeSetSpec(cluster="slurm", replicas=1, image="slurmd", node_selector={"role": "compute"})
+    assert views.nodes([(machine, 0)], spec, set()) == ()
+    assert [view.name for view in views.nodes([(machine, 0)], spec, {"n1"})] == ["n1"]
+    assert views.nodes([(machine, 2)], spec, {"n1"})[0].foreign_pods == 2
