@@ -26,6 +26,7 @@ DURATIONS: Final[dict[str, str]] = {
 RULES: Final[dict[str, str]] = {
     "node-monitor-grace-period": "kube-controller-manager: silence until a node is unknown",
     "min-checkin-time": "slurmctld: start until the first ping of all nodes (MIN_CHECKIN_TIME)",
+    "message-timeout": "Slurm: MessageTimeout, where a scenario leaves it at its default of 10 s",
     "configless-retry": "slurmd: pause between two requests for its configuration",
     "shutdown-wait": "slurmctld as backup: pause after it told the primary to end (SHUTDOWN_WAIT)",
     "supervisor-restart": "supervisord: a process is gone until it is started again",

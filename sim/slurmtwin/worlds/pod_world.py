@@ -159,6 +159,8 @@ class PodWorld(TwinWorld):
         self._pods: PodsSection = scenario.pods
         self._durations = {**still_durations(), **options.durations}
         self._scaled = options.scaled
+        message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
+        conf = replace(conf, timers=replace(conf.timers, message_timeout_ns=message_ns))
         super().__init__(scenario, conf, jobs, options, sink)
         self.kube = KubePart(self, scenario, options, sink)
         self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)

@@ -20,17 +20,11 @@ from slurmtwin_reports.history import rows_of_events
 
 FAULTS = Path("scenarios/faults")
 PASS = "the scheduler's next pass, up to 30 s later, comes after the hold of 6, 11 or 21 s alike"
-WRONG_END = "the phase was given the wrong end: a new slurmctld is logged, no reconfigure"
 UNMOVED = {
-    "x10-config-in-place/taken": WRONG_END,
-    "x11-nodeset-added/taken": WRONG_END,
-    "x16-cold-start/registration": "slurmd registers at once: a message between two pods, no calibrated duration",
     "x46-pod-force-deleted/hold": "COMPLETING ends when the order to end the job is sent again, after the hold",
-    "x3-controller-host-statefulset/return": "the pod is gone when the machine goes on: its grace is over by then",
     "x62-slurmd-crash-main/hold": PASS,
     "x63-oom-group/hold": PASS,
     "x63-oom-slurmd/hold": PASS,
-    "x63-oom-slurmd/requeue": "slurmd registers at once: a message between two pods, no calibrated duration",
 }
 
 
@@ -76,6 +70,8 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
         "node-monitor-grace-period": "x64-worker-host-lost", "min-checkin-time": "x1-controller-crash",
         "configless-retry": "x16-cold-start", "shutdown-wait": "x9-takeover",
         "supervisor-restart": "x62-slurmd-crash-supervised", "pleg-relist": "x1-controller-crash",
+        "message-timeout": "x64-worker-host-lost",
+        "config-map-sync": "x10-config-in-place", "operator-poll": "x33-slinky", "operator-requeue": "../operator/op-scale",
     }  # fmt: skip
     scenario = load_scenario(FAULTS / f"{where[rule]}.yaml")
     runs = [
