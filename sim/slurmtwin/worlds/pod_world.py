@@ -253,6 +253,13 @@ class PodWorld(TwinWorld):
             self.env.call_in(fault.lasts, self._clear, (clear, where, said))
         self._maybe_over()
 
+    def meet(self, fault: Fault) -> None:
+        """A fault that the scenario does not name happens now. Raises InputError for a target that is not there."""
+        if isinstance(fault, ClusterFault):
+            self.kube.where(fault)
+        self._faults_left += 1
+        self._inject(fault)
+
     def _clear(self, order: tuple[Callable[[], None], str | None, str]) -> None:
         clear, where, said = order
         self._faults_left -= 1

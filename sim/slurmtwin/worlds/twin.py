@@ -6,7 +6,7 @@ import gc
 import json
 import resource
 import time as wall_clock
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -88,6 +88,8 @@ class TwinOptions:
     """Carrier settings of the operator in pods, such as poll_s, that stand over its design's (studies)."""
     core: Literal["auto", "twin", "compiled"] = "auto"
     """Who plays the run: compiled code where it can and pays, never, or wherever it can (compiled_run.py)."""
+    on_start: Callable[[TwinWorld], None] | None = None
+    """Told the world before it begins: a soak plans faults of its own there."""
     watch: AttemptTrace | None = None
     """Record every attempt to place one job (worlds/why.py)."""
 
@@ -349,6 +351,8 @@ def _play(
     requests = spool.taken()
     world, sink = _world(scenario, conf, requests, options, place)
     try:
+        if options.on_start is not None:
+            options.on_start(world)
         world.start()
         if reason is None:
             try:
