@@ -5,7 +5,7 @@
     python3 bootstrap.py test [ARGS ...]    run the tests
     python3 bootstrap.py lint               ruff, mypy, import-linter, freshness of generated files
     python3 bootstrap.py bench              speed and event counts
-    python3 bootstrap.py run COMMAND ...    any command inside the environment
+    python3 bootstrap.py run COMMAND ...    any command inside the environment, in the folder you are in
 
 Packages come from requirements.lock, by exact version and hash, into .venv/pythonX.Y beside this file.
 """
@@ -77,8 +77,9 @@ def main() -> int:
     lines = commands(sys.argv[1], sys.argv[2:])
     bin_folder = environment()
     path = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
+    where = None if sys.argv[1] == "run" else ROOT
     for line in lines:
-        code = subprocess.run(line, check=False, cwd=ROOT, env={**os.environ, "PATH": path}).returncode  # noqa: S603
+        code = subprocess.run(line, check=False, cwd=where, env={**os.environ, "PATH": path}).returncode  # noqa: S603
         if code:
             return code
     return 0

@@ -72,6 +72,7 @@ def _tiles(document: Document) -> list[tuple[str, str]]:
 
 def _blocks(document: Document) -> list[Block]:
     blocks = [_curve(document), _judged(document), _replay(document), _shapes(document), _what_if(document)]
+    blocks.append(_power_saving(document))
     if any("per_year" in row or "mwh_per_year" in row for row in document.get("costs", [])):
         blocks.append(_costs(document))
     return [*blocks, _rests_on(document), _again(document)]
@@ -179,15 +180,31 @@ def _shapes(document: Document) -> Block:
 
 
 def _what_if(document: Document) -> Block:
+    nodes = document["judge"]["guide_nodes"]
     rows = [
-        [r["assumption"][:1].upper() + r["assumption"][1:], str(r["nodes"]) if r["nodes"] is not None else "none"]
+        [r["assumption"][:1].upper() + r["assumption"][1:], str(r["nodes"]) if r["nodes"] is not None else "none",
+         *(span(found) for found in r["figures_s"])]
         for r in document["what_if"]
-    ]
+    ]  # fmt: skip
     hint = (
-        f"The quick model's answer is {document['judge']['guide_nodes']}; this is what it becomes if one thing is "
-        "wrong by 2 times."
+        f"The quick model's answer is {nodes}; this is what it becomes if one thing is wrong by 2 times or nodes and "
+        f"daemons go away, and what {nodes} nodes would give then."
     )
-    return Block("If an assumption is wrong", hint, table=Table(("If", "Nodes"), rows), file="what_if")
+    figures = [f"{target.partition(' <')[0]}, {nodes} nodes" for target in document["target"]]
+    header = ("If", "Nodes needed", *(text[:1].upper() + text[1:] for text in figures))
+    return Block("If an assumption is wrong", hint, table=Table(header, rows), file="what_if")
+
+
+def _power_saving(document: Document) -> Block:
+    found = document["power_saving"]
+    hint = (
+        f"If a node goes off after {span(found['suspend_s'])} without a job and boots in {span(found['boot_s'])} "
+        f"(Slurm's power saving or an autoscaler), the quick model keeps {100 * found['share_on']:.0f} % of the "
+        f"node-hours on; {100 * found['jobs_that_boot']:.1f} % of the jobs wait for a boot."
+    )
+    rows = [[f"{found['node_hours']:,.0f}", f"{found['node_hours_on']:,.0f}", f"{100 * found['jobs_that_boot']:.1f} %"]]
+    header = ("Node-hours, always on", "Node-hours, idle nodes off", "Jobs that wait for a boot")
+    return Block("Idle nodes off", hint, table=Table(header, rows), file="power_saving")
 
 
 def _costs(document: Document) -> Block:
@@ -213,6 +230,7 @@ def _rests_on(document: Document) -> Block:
             "or submit more when waits are short, are not in it."
         ),
         "The interval comes from the trace's own days or weeks drawn anew: it covers luck, not a change of users.",
+        *_longer(document["answer"]),
         *document["outages"],
         *_design(document),
         *(f"Dropped: {tally['count']} rows, {reason}." for reason, tally in sorted(trace.get("dropped", {}).items())),
@@ -220,6 +238,13 @@ def _rests_on(document: Document) -> Block:
         *(f"{note[:1].upper()}{note[1:]}." for note in trace["notes"]),
     ]
     return Block("What the answer rests on", lines=lines)
+
+
+def _longer(answer: Document) -> list[str]:
+    times = answer.get("longer_for_narrow")
+    if not times:
+        return []
+    return [f"A trace {times:.1f} times as long would bring the interval to a tenth of the answer."]
 
 
 def _design(document: Document) -> list[str]:

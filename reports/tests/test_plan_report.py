@@ -28,7 +28,8 @@ def document() -> dict[str, Any]:
         "target": ["p95 wait < 1h"], "shapes": ["80x1M", "12x1M"], "seed": 3, "slurm_version": "26.05",
         "command": "slurmtwin plan a.swf", "outages": ["each node fails every 90d on average, back after 4h"],
         "answer": {"nodes": 76, "counts": [22, 54], "low": 70, "high": 82, "nodes_95": 81, "counts_95": [24, 57],
-                   "standard_error": 3.0, "resamples": 30, "met_in_resamples": 0.6},
+                   "standard_error": 3.0, "resamples": 30, "met_in_resamples": 0.6, "blocks": 17, "crossing": 75.4,
+                   "longer_for_narrow": 2.5},
         "today": {"nodes": 68, "counts": [20, 48]},
         "judge": {"nodes": 76, "settled": True, "guide_nodes": 75, "points": [
             {"nodes": 76, "jobs": 100, "met": True, "counts": [22, 54], "classes": _waits(1),
@@ -40,7 +41,9 @@ def document() -> dict[str, Any]:
         "curve": [{"nodes": n, "counts": [n, 0], "met": n > 70, "classes": _waits(80 / n)} for n in (68, 76, 90)],
         "by_shape": [{"shape": "80x1M", "today": 20, "fewest": 25, "tried_up_to": 100},
                      {"shape": "12x1M", "today": 48, "fewest": None, "tried_up_to": 100}],
-        "what_if": [{"assumption": "jobs run twice as long", "nodes": 150}],
+        "what_if": [{"assumption": "jobs run twice as long", "nodes": 150, "figures_s": [7200.0]}],
+        "power_saving": {"suspend_s": 600, "boot_s": 300, "node_hours": 1000.0, "node_hours_on": 400.0,
+                         "share_on": 0.4, "jobs_that_boot": 0.125},
         "breaks_first": {"class": "1 CPU", "nodes": 70, "figure": "p95_s", "value_s": 4000.0, "jobs": 7},
         "demand": {"jobs": 300.0, "days": 12.0, "mean_cpus": 900.0},
         "costs": [{"what": "today", "nodes": 68, "counts": [20, 48], "utilisation": 0.5, "per_year": 1e6},
@@ -74,10 +77,14 @@ def test_the_page_loads_nothing_and_escapes_what_it_shows(document: dict[str, An
 def test_each_table_names_its_file_and_holds_the_document_s_numbers(document: dict[str, Any]) -> None:
     """Curve, judged, replay, shapes, what-if, costs."""
     blocks = {block.file: block for block in plan_page(document).blocks if block.file}
-    assert set(blocks) == {"curve", "judged", "replay", "shapes", "what_if", "costs"}
+    assert set(blocks) == {"curve", "judged", "replay", "shapes", "what_if", "power_saving", "costs"}
     table = blocks["shapes"].table
     assert table is not None
     assert table.rows[1][2] == "not even 100"
+    what_if = blocks["what_if"].table
+    assert what_if is not None
+    assert what_if.rows == [["Jobs run twice as long", "150", "2 h"]]
+    assert "40 % of the node-hours on; 12.5 % of the jobs" in blocks["power_saving"].hint
     curve = blocks["curve"].table
     assert curve is not None
     assert curve.strong == {0, 1}

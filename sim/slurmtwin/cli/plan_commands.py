@@ -36,6 +36,8 @@ def _growth(text: str) -> float:
 @click.option("--growth", default="0%", show_default=True, help="More jobs of the same kind.")
 @click.option("--failures", default="", metavar="TEXT", help="'mtbf 90d repair 4h': nodes die with what runs on them.")
 @click.option("--drains", default="", metavar="TEXT", help="'mtbf 30d repair 8h': nodes are drained for so long.")
+@click.option("--controller", default="", metavar="TEXT", help="'mtbf 30d repair 10m': slurmctld goes and is back (a "
+              "restart, a takeover by the backup) after so long.")  # fmt: skip
 @click.option("--price", "prices", multiple=True, type=float, help="Per node and hour, one for each shape in order.")
 @click.option("--watts", multiple=True, metavar="IDLE/BUSY", help="Per node, one for each shape in order.")
 @trace_options
@@ -73,7 +75,7 @@ def _plan(options: dict[str, Any]) -> dict[str, Any]:
 
     from slurmtwin.campaign.planning.costs import with_costs
     from slurmtwin.campaign.planning.guide import Guide
-    from slurmtwin.campaign.planning.outages import parse_rate
+    from slurmtwin.campaign.planning.outages import What, parse_rate
     from slurmtwin.campaign.planning.plan import PlanOptions, make_plan
     from slurmtwin.campaign.planning.shapes import cluster_of
     from slurmtwin.campaign.planning.target import parse_target
@@ -97,7 +99,8 @@ def _plan(options: dict[str, Any]) -> dict[str, Any]:
     cluster = cluster_of(scenario, Path())
     conf, warnings = cluster_conf(cluster.scenario, Path())
     say_warnings(warnings)
-    rates = [parse_rate(text, kill) for text, kill in ((options["failures"], True), (options["drains"], False)) if text]
+    kinds: tuple[tuple[str, What], ...] = (("failures", "fail"), ("drains", "drain"), ("controller", "controller"))
+    rates = [parse_rate(options[name], what) for name, what in kinds if options[name]]
     form = options["form"] or detect_format(path)
     stream = trace_of(path, form, options["lenient"], SwfOptions(memory=options["swf_memory"]))
     trace = plan_trace(stream, path, form, conf, _growth(options["growth"]), options["seed"])
@@ -124,6 +127,8 @@ def _screen(document: dict[str, Any]) -> None:
     click.echo(
         f"95 % interval {answer['low']} to {answer['high']}; {answer['nodes_95']} nodes are enough with 95 % confidence"
     )
+    if answer["longer_for_narrow"]:
+        click.echo(f"a trace {answer['longer_for_narrow']:.1f} times as long would bring it to a tenth of the answer")
     word = {True: "supported", False: "UNSUPPORTED", None: "unchecked"}[replay["supported"]]
     click.echo(f"{word}: {replay['why']}")
     rows = [

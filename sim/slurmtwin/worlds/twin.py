@@ -322,11 +322,13 @@ def _world(
 
 def not_modelled(scenario: Scenario) -> str:
     """What the scenario asks for that the twin does not model: leaving it out would change results. "": nothing."""
-    from slurmtwin.worlds import pod_faults, pod_operator
-
     pods = scenario.pods
     if pods is not None and len(scenario.clusters) > 1:
         return "several clusters"
+    if not any(isinstance(fault, ClusterFault | OperatorStep) for fault in scenario.faults):
+        return ""  # a run without them loads none of the code below
+    from slurmtwin.worlds import pod_faults, pod_operator
+
     for fault in scenario.faults:
         if isinstance(fault, ClusterFault) and (pods is None or not pod_faults.modelled(fault)):
             return fault.kind

@@ -188,14 +188,24 @@ def test_every_moment_of_a_trace_is_drawn_as_often(tmp_path: Path) -> None:
 
 def test_outages_of_a_node_do_not_depend_on_how_many_there_are() -> None:
     """Node 3 goes at the same times among 5 and among 50; each goes before it is back."""
-    rate = parse_rate("mtbf 10d repair 4h", kill=True)
+    rate = parse_rate("mtbf 10d repair 4h", "fail")
     few, many = (draw_outages([rate], n, 100 * 86_400, 1) for n in (5, 50))
     assert [row for row in few if row[1] == 3] == [row for row in many if row[1] == 3]
     assert few == sorted(few)
     faults = twin_faults(few[:2], [f"n{k}" for k in range(5)])
     assert {fault.kind for fault in faults} <= {"slurmd.kill_group", "slurmd.start"}
     with pytest.raises(InputError):
-        parse_rate("now and then", kill=True)
+        parse_rate("now and then", "fail")
+
+
+def test_while_slurmctld_is_away_no_node_starts_a_job() -> None:
+    """All nodes at once, for as long as it takes; what runs goes on; the twin kills one daemon and starts it."""
+    rows = draw_outages([parse_rate("mtbf 10d repair 1h", "controller")], 3, 40 * 86_400, 1)
+    assert {row[0]: [r[1] for r in rows if r[0] == row[0]] for row in rows} == {row[0]: [0, 1, 2] for row in rows}
+    assert {row[3] for row in rows} == {2}
+    faults = twin_faults(rows, ["a", "b", "c"])
+    assert len(faults) == len(rows) / 3
+    assert {fault.kind for fault in faults} == {"slurmctld.kill", "slurmctld.start"}
 
 
 def _check(replayed: list[float], recorded: list[float]) -> dict[str, Any]:

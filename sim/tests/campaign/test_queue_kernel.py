@@ -26,7 +26,7 @@ def _start(
     machines = Machines(np.array(cpus, np.int64), np.full(len(cpus), FAR, np.int64), np.ones((1, len(cpus)), np.uint8))
     gone: Any = np.array(outages or [], np.int64).reshape(-1, 4)
     out = Outages(*(np.ascontiguousarray(c) for c in gone.T))
-    start, lost = simulate(jobs, machines, out, np.ones(len(table), np.uint8), NEVER, NEVER)
+    start, lost, _, _ = simulate(jobs, machines, out, np.ones(len(table), np.uint8), NEVER, NEVER)
     return start.tolist(), lost
 
 
@@ -96,7 +96,7 @@ def test_an_early_end_changes_no_answer() -> None:
     jobs = Jobs(*(np.ascontiguousarray(c) for c in table.T), zeros, zeros, zeros, np.arange(51, dtype=np.int64))
     machines = Machines(np.array([1], np.int64), np.array([FAR], np.int64), np.ones((1, 1), np.uint8))
     none = np.zeros(0, np.int64)
-    early, _ = simulate(jobs, machines, Outages(none, none, none, none), np.ones(50, np.uint8), 150, 10)
+    early, _, _, _ = simulate(jobs, machines, Outages(none, none, none, none), np.ones(50, np.uint8), 150, 10)
     known = early >= 0
     assert 1 <= int(known.sum()) < 50
     assert early[known].tolist() == np.array(whole)[known].tolist()

@@ -1,10 +1,10 @@
-"""Node outages of a plan: failures that kill what runs, and drains that let it end. Drawn once, the same for all."""
+"""Outages of a plan: nodes fail or are drained, slurmctld is away. Drawn once, the same for all counts."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -19,23 +19,32 @@ if TYPE_CHECKING:
 _FORM = re.compile(r"mtbf\s+(\S+)\s+repair\s+(\S+)\Z")
 
 
+What = Literal["fail", "drain", "controller"]
+WORDS: Final[dict[What, str]] = {
+    "fail": "each node fails", "drain": "each node is drained", "controller": "slurmctld goes away",
+}  # fmt: skip
+DRAINED, KILLED, HEADLESS = 0, 1, 2
+"""What an outage is to a node: it starts nothing, it loses what it runs, it starts nothing for want of slurmctld."""
+Row = tuple[int, int, int, int]
+"""(time in s, node, 1 back or 0 gone, DRAINED, KILLED or HEADLESS)."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutageRate:
-    """Each node goes now and then, on average after `between_s` of service, and is back after `repair_s`."""
+    """Each node, or slurmctld, goes now and then: on average after `between_s` of service; back after `repair_s`."""
 
     between_s: float
     repair_s: float
-    kill: bool
+    what: What
 
     @property
     def text(self) -> str:
         """In words."""
-        what = "fails" if self.kill else "is drained"
         between, repair = (format_duration(int(value) * SECOND) for value in (self.between_s, self.repair_s))
-        return f"each node {what} every {between} on average, back after {repair}"
+        return f"{WORDS[self.what]} every {between} on average, back after {repair}"
 
 
-def parse_rate(text: str, kill: bool) -> OutageRate:
+def parse_rate(text: str, what: What) -> OutageRate:
     """`mtbf 30d repair 4h`. Raises InputError."""
     found = _FORM.match(" ".join(text.split()))
     if not found:
@@ -43,25 +52,43 @@ def parse_rate(text: str, kill: bool) -> OutageRate:
     between, repair = (parse_duration(word) / SECOND for word in found.groups())
     if between <= 0 or repair <= 0:
         raise InputError("both times are above 0", hint="mtbf 30d repair 4h")
-    return OutageRate(between, repair, kill)
+    return OutageRate(between, repair, what)
 
 
-def draw_outages(rates: list[OutageRate], nodes: int, until_s: int, seed: int) -> list[tuple[int, int, int, int]]:
-    """(time in s, node, 1 back or 0 gone, 1 kills) in order of time; each node has a stream of its own."""
-    rows: list[tuple[int, int, int, int]] = []
+def draw_outages(rates: list[OutageRate], nodes: int, until_s: int, seed: int) -> list[Row]:
+    """In order of time; each node has a stream of its own, and slurmctld has one: while it is away no job starts,
+    what runs goes on.
+    """
+    rows: list[Row] = []
     for kind, rate in enumerate(rates):
+        if rate.what == "controller":
+            spans = _spans(rate, until_s, seed, 0, kind)
+            rows += [row for span in spans for node in range(nodes) for row in _rows(span, node, HEADLESS)]
+            continue
+        effect = KILLED if rate.what == "fail" else DRAINED
         for node in range(nodes):
-            draw = generator(seed, node, f"plan.outages.{kind}")
-            at = float(draw.exponential(rate.between_s))
-            while at < until_s:
-                gone = max(1, int(at))
-                back = gone + max(1, int(rate.repair_s))
-                rows += [(gone, node, 0, int(rate.kill)), (back, node, 1, int(rate.kill))]
-                at = back + float(draw.exponential(rate.between_s))
+            rows += [row for span in _spans(rate, until_s, seed, node, kind) for row in _rows(span, node, effect)]
     return sorted(rows)
 
 
-def kernel_outages(rows: list[tuple[int, int, int, int]]) -> Outages:
+def _spans(rate: OutageRate, until_s: int, seed: int, stream: int, kind: int) -> list[tuple[int, int]]:
+    """(gone, back) in seconds."""
+    draw = generator(seed, stream, f"plan.outages.{kind}")
+    spans = []
+    at = float(draw.exponential(rate.between_s))
+    while at < until_s:
+        gone = max(1, int(at))
+        back = gone + max(1, int(rate.repair_s))
+        spans.append((gone, back))
+        at = back + float(draw.exponential(rate.between_s))
+    return spans
+
+
+def _rows(span: tuple[int, int], node: int, effect: int) -> list[Row]:
+    return [(span[0], node, 0, effect), (span[1], node, 1, effect)]
+
+
+def kernel_outages(rows: list[Row]) -> Outages:
     """For the quick model."""
     from slurmtwin.campaign.planning.queue_kernel import Outages
 
@@ -69,17 +96,22 @@ def kernel_outages(rows: list[tuple[int, int, int, int]]) -> Outages:
     return Outages(*(np.ascontiguousarray(column) for column in table.T))
 
 
-def twin_faults(rows: list[tuple[int, int, int, int]], names: list[str]) -> list[Fault]:
-    """For the twin: slurmd killed with its jobs and started again, or scontrol drain and resume."""
+def twin_faults(rows: list[Row], names: list[str]) -> list[Fault]:
+    """For the twin: slurmd killed with its jobs and started again, scontrol drain and resume, slurmctld killed and
+    started.
+    """
     faults: list[Fault] = []
-    for at, node, up, kill in rows:
+    for at, node, up, effect in rows:
         when = format_duration(at * SECOND)
-        if kill:
-            kind = "slurmd.start" if up else "slurmd.kill_group"
-            faults.append(DaemonFault.model_validate({"at": when, "kind": kind, "target": names[node]}))
-        else:
+        if effect == DRAINED:
             state = {"state": "RESUME"} if up else {"state": "DRAIN", "reason": "maintenance"}
             faults.append(
                 NodeAction.model_validate({"at": when, "kind": "node.update", "target": names[node], **state})
             )
+        elif effect == KILLED:
+            kind = "slurmd.start" if up else "slurmd.kill_group"
+            faults.append(DaemonFault.model_validate({"at": when, "kind": kind, "target": names[node]}))
+        elif node == 0:
+            kind = "slurmctld.start" if up else "slurmctld.kill"
+            faults.append(DaemonFault.model_validate({"at": when, "kind": kind}))
     return faults

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from slurmtwin.campaign.planning.guide import Guide
+from slurmtwin.campaign.planning.interval import crossing, interval
 from slurmtwin.campaign.planning.judge import affordable
 from slurmtwin.campaign.planning.judgement import Judgement
 from slurmtwin.campaign.planning.plan_work import Bench, Work
@@ -24,8 +25,6 @@ from slurmtwin.campaign.planning.target import classes_of, wait_table
 from slurmtwin.campaign.planning.trace import PlanTrace, demand
 from slurmtwin.contract.errors import InputError
 
-NORMAL_95: Final = 1.959963984540054
-NORMAL_ONE_SIDED: Final = 1.6448536269514722
 CURVE: Final = (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5)
 """Points of the curve, as parts of the answer; today's count is one more."""
 
@@ -64,7 +63,7 @@ def make_plan(
     answer = verdict["nodes"]
     document: dict[str, Any] = {
         "target": [target.text for target in guide.targets],
-        "answer": answer_of(guide, answer, found, [results[f"sample {k}"] for k in range(options.resamples)]),
+        "answer": answer_of(guide, trace, answer, found, [results[f"sample {k}"] for k in range(options.resamples)]),
         "today": {"nodes": today, "counts": list(cluster.today)},
         "shapes": [shape.name for shape in cluster.shapes],
         "judge": verdict,
@@ -72,8 +71,9 @@ def make_plan(
         "curve": _curve(trace, guide, today_guide, results),
         "by_shape": [results[f"shape {i}"] for i in range(len(cluster.shapes))],
         "what_if": [
-            {"assumption": name.removeprefix("if "), "nodes": results[name]} for name, _ in works if name[:3] == "if "
+            {"assumption": name.removeprefix("if "), **results[name]} for name, _ in works if name[:3] == "if "
         ],
+        "power_saving": results["power"],
         "demand": demand(trace),
         "trace": {**trace.account, "notes": [*trace.account.get("notes", []), *trace.notes, *cluster.notes]},
         "outages": [rate.text for rate in guide.rates],
@@ -105,9 +105,21 @@ def _works(
     counts = sorted({max(1, round(part * found)) for part in CURVE} | {found - 1 or 1})
     works += [(f"curve {n}", Work("waits", cluster.counts(n))) for n in counts if n != sum(cluster.today)]
     works += [(f"shape {i}", Work("shape", cluster.today, number=i)) for i in range(len(cluster.shapes))]
+    works.append(("power", Work("power", cluster.counts(found))))
     works += [(f"sample {k}", Work("sample", (found,), number=k)) for k in range(options.resamples)]
-    works += [(f"if {text}", Work("what-if", (found,), change=change)) for text, change in _assumptions(guide)]
+    works += [
+        (f"if {text}", Work("what-if", cluster.counts(found), change=change)) for text, change in _assumptions(guide)
+    ]
     return works
+
+
+USUAL_OUTAGES: Final = (
+    ("each node fails every 90 days, back after 4 hours", "+fail mtbf 90d repair 4h"),
+    ("each node is drained every 30 days for 8 hours", "+drain mtbf 30d repair 8h"),
+    ("slurmctld is away for 5 minutes every 30 days (a backup takes over)", "+controller mtbf 30d repair 5m"),
+    ("slurmctld is away for 4 hours every 30 days (somebody has to come)", "+controller mtbf 30d repair 4h"),
+)
+"""What a cluster without any is asked about: in words, and as a change."""
 
 
 def _assumptions(guide: Guide) -> list[tuple[str, str]]:
@@ -115,8 +127,9 @@ def _assumptions(guide: Guide) -> list[tuple[str, str]]:
              ("jobs run twice as long", "run*2"), ("jobs run half as long", "run/2")]  # fmt: skip
     if guide.rates:
         found += [("outages come twice as often", "outages*2"), ("outages come half as often", "outages/2"),
-                  ("nodes never go", "outages*0")]  # fmt: skip
-    return found
+                  ("nothing ever goes away", "outages*0")]  # fmt: skip
+    known = {rate.what for rate in guide.rates}
+    return found + [(text, change) for text, change in USUAL_OUTAGES if change[1:].split()[0] not in known]
 
 
 def _judged(judgement: Judgement, found: int, results: dict[str, Any]) -> dict[str, Any]:
@@ -133,20 +146,12 @@ def _judged(judgement: Judgement, found: int, results: dict[str, Any]) -> dict[s
     }
 
 
-def answer_of(guide: Guide, nodes: int, found: int, samples: list[int | None]) -> dict[str, Any]:
+def answer_of(guide: Guide, trace: PlanTrace, nodes: int, found: int, samples: list[float | None]) -> dict[str, Any]:
     """The count with its 95 % interval, and the count that is enough with 95 % confidence."""
-    known = np.array([n for n in samples if n is not None], float)
-    error = float(known.std(ddof=1)) if known.size > 1 else 0.0
-    scale = nodes / found if found else 1.0
-    half = NORMAL_95 * error * scale
-    sure = math.ceil(nodes + NORMAL_ONE_SIDED * error * scale - 1e-9)
-    return {
-        "nodes": nodes, "counts": list(guide.cluster.counts(nodes)),
-        "low": max(1, math.floor(nodes - half + 0.5)), "high": math.floor(nodes + half + 0.5),
-        "nodes_95": sure, "counts_95": list(guide.cluster.counts(sure)),
-        "standard_error": error * scale, "resamples": int(known.size),
-        "met_in_resamples": float((known <= found).mean()) if known.size else None,
-    }  # fmt: skip
+    crossed = crossing(lambda count: guide.used(trace.columns, trace.counted, count), found)
+    bounds = interval(nodes, found, crossed, samples, trace.blocks)
+    counts = guide.cluster.counts
+    return {"nodes": nodes, "counts": list(counts(nodes)), "counts_95": list(counts(bounds["nodes_95"])), **bounds}
 
 
 def _replay(trace: PlanTrace, guide: Guide, quick: Any, twin: Any, leading: int) -> dict[str, Any]:

@@ -23,9 +23,13 @@ def plan_tables(document: dict[str, Any]) -> dict[str, Rows]:
         for p in document["judge"]["points"]
         for figure in p["figures"]
     ]
+    what_if = [
+        {"assumption": row["assumption"], "nodes": row["nodes"], "target": target, "figure_s": figure}
+        for row in document["what_if"] for target, figure in zip(document["target"], row["figures_s"], strict=True)
+    ]  # fmt: skip
     tables = {
         "curve": curve, "replay": document["replay"]["classes"], "judged": judged, "shapes": document["by_shape"],
-        "what_if": document["what_if"], "costs": [
+        "what_if": what_if, "power_saving": [document["power_saving"]], "costs": [
             {name: value for name, value in row.items() if name != "counts"} for row in document.get("costs", [])
         ],
     }  # fmt: skip

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from slurmtwin.campaign.planning.guide import Guide
 from slurmtwin.campaign.planning.judge import twin_waits
+from slurmtwin.campaign.planning.outages import What, parse_rate
+from slurmtwin.campaign.planning.power_saving import powered
 from slurmtwin.campaign.planning.search import fewest
 from slurmtwin.campaign.planning.shapes import Counts
+from slurmtwin.campaign.planning.target import classes_of
 from slurmtwin.campaign.planning.trace import PlanTrace
+from slurmtwin.campaign.planning.trace_jobs import TraceColumns
 from slurmtwin.campaign.pool import default_workers, end_with_parent, worker_context
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One part: `twin` and `waits` on given counts, `sample`, `shape` and `what-if` search a count."""
+    """One part: `twin` and `waits` on given counts; `shape` and `what-if` search a count, `sample` its crossing;
+    `power`: what power saving would leave running."""
 
     kind: str
     counts: Counts
@@ -49,11 +55,11 @@ def do(work: Work, trace: PlanTrace, guide: Guide) -> Any:
         return twin_waits(guide, trace.first(work.leading), work.counts)
     if work.kind == "waits":
         return guide.waits(trace.columns, work.counts)
+    if work.kind == "power":
+        return powered(trace, guide, work.counts)
     if work.kind == "sample":
         columns, counted = trace.resampled(guide.seed, work.number)
-        return fewest(
-            lambda n: guide.meets(columns, counted, guide.cluster.counts(n)), work.counts[0], look_above=False
-        )
+        return guide.crossing(columns, counted, work.counts[0], step=1)
     if work.kind == "shape":
         return _of_shape(trace, guide, work.number)
     return _what_if(trace, guide, work)
@@ -72,22 +78,32 @@ def _of_shape(trace: PlanTrace, guide: Guide, place: int) -> dict[str, Any]:
     return {"shape": guide.cluster.shapes[place].name, "today": today[place], "fewest": found, "tried_up_to": most}
 
 
-def _what_if(trace: PlanTrace, guide: Guide, work: Work) -> int | None:
-    columns = trace.columns
-    what, factor = work.change[:-2], float(work.change[-1])
-    times = 1 / factor if work.change[-2] == "/" else factor
-    if what == "limit":
-        limit = np.maximum(columns.run, (columns.limit * times).astype(np.int64))
-        columns = replace(columns, limit=limit)
-    elif what == "run":
-        run = np.maximum(1, (columns.run * times).astype(np.int64))
-        columns = replace(columns, run=run, limit=np.maximum(columns.limit, run))
-    else:
-        rates = [replace(rate, between_s=rate.between_s / times) for rate in guide.rates] if times else []
-        guide = replace(guide, rates=rates)
-    return fewest(
-        lambda n: guide.meets(columns, trace.counted, guide.cluster.counts(n)), work.counts[0], look_above=False
+def _what_if(trace: PlanTrace, guide: Guide, work: Work) -> dict[str, Any]:
+    """The fewest under another assumption, and the targets' figures of the count that was enough without it."""
+    columns, guide = _assumed(trace.columns, guide, work.change)
+    waits = guide.waits(columns, work.counts)[trace.counted == 1]
+    names = classes_of(columns)[trace.counted == 1]
+    figures = [target.figure(waits, names) for target in guide.targets]
+    nodes = fewest(
+        lambda n: guide.meets(columns, trace.counted, guide.cluster.counts(n)), sum(work.counts), look_above=False
     )
+    return {"nodes": nodes, "figures_s": [None if not math.isfinite(found) else found for found in figures]}
+
+
+def _assumed(columns: TraceColumns, guide: Guide, change: str) -> tuple[TraceColumns, Guide]:
+    """`limit*2`, `run/2`, `outages*0` or `+drain mtbf 30d repair 8h`."""
+    if change.startswith("+"):
+        what, _, rate = change[1:].partition(" ")
+        return columns, replace(guide, rates=[*guide.rates, parse_rate(rate, cast(What, what))])
+    name, factor = change[:-2], float(change[-1])
+    times = 1 / factor if change[-2] == "/" else factor
+    if name == "limit":
+        return replace(columns, limit=np.maximum(columns.run, (columns.limit * times).astype(np.int64))), guide
+    if name == "run":
+        run = np.maximum(1, (columns.run * times).astype(np.int64))
+        return replace(columns, run=run, limit=np.maximum(columns.limit, run)), guide
+    rates = [replace(rate, between_s=rate.between_s / times) for rate in guide.rates] if times else []
+    return columns, replace(guide, rates=rates)
 
 
 class Bench:

@@ -95,6 +95,8 @@ class State(NamedTuple):
     held_cpus: Array
     held_count: Array
     """Per job: how many nodes it holds; 0: it does not run."""
+    held_last: Array
+    """Per job: how many nodes it held when it ran last."""
     start: Array
     """First start; -1: none."""
     until: Array
@@ -183,7 +185,7 @@ def _begin(jobs: Jobs, machines: Machines, state: State, j: Int, count: Int, now
         if now + jobs.limit[j] > state.first[i]:
             state.spare_cpus[i] -= cpus
             state.spare_memory[i] -= memory
-    state.held_count[j] = count
+    state.held_count[j] = state.held_last[j] = count
     if state.start[j] < 0:
         state.start[j] = now
     state.until[j] = now + jobs.limit[j]
@@ -427,8 +429,9 @@ def _outage(
 @njit(cache=True)
 def simulate(
     jobs: Jobs, machines: Machines, outages: Outages, counted: Array, bound: Int, most: Int
-) -> tuple[Array, int]:
-    """(first start of each job in seconds, -1: refused or not reached; jobs lost to outages).
+) -> tuple[Array, int, Array, Array]:
+    """(first start of each job in seconds, -1: refused or not reached; jobs lost to outages; the nodes each job held
+    last, from its offset on; how many).
 
     It ends early once more than `most` of the counted jobs (uint8 per job) have waited longer than `bound` seconds:
     a search needs no more of a cluster that is too small.
@@ -439,8 +442,8 @@ def simulate(
         machines.cpus.copy(), machines.memory.copy(), np.zeros(nodes, np.int64), np.full(nodes, FAR, np.int64),
         np.full(nodes, FAR, np.int64), np.full(nodes, FAR, np.int64), np.zeros(nodes, np.int64),
         np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), np.zeros(nodes, np.int64),
-        np.zeros(slots, np.int64), np.zeros(slots, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64),
-        np.zeros(n, np.int64), np.zeros(n, np.int64),
+        np.zeros(slots, np.int64), np.zeros(slots, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64),
+        np.full(n, -1, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64),
     )  # fmt: skip
     queue = np.empty(n + 1, np.int64)
     heap = [(np.int64(0), np.int64(0), np.int64(-1))]
@@ -500,4 +503,4 @@ def simulate(
                 size = _backfill(jobs, machines, state, queue, size, now, heap)
         if changed and size:
             backfill = min(backfill, max(now + 1, last_backfill + BACKFILL_S))
-    return state.start, lost
+    return state.start, lost, state.held_node, state.held_last

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from slurmtwin.campaign.planning.interval import used_up
 from slurmtwin.contract.clock import SECOND, format_duration, parse_duration
 from slurmtwin.contract.errors import InputError
 
@@ -34,10 +35,17 @@ class Target:
 
     def figure(self, waits_s: Any, classes: Any) -> float:
         """The figure in seconds; NaN when the class has no job. A job that never starts waits for ever."""
-        chosen = waits_s[classes == self.group] if self.group else waits_s
+        chosen = self._mine(waits_s, classes)
         if not chosen.size:
             return float("nan")
         return float(chosen.mean()) if self.quantile is None else quantile(chosen, self.quantile)
+
+    def used(self, waits_s: Any, classes: Any) -> float:
+        """What of the target is used up, below 1 where it is met; NaN when the class has no job."""
+        return used_up(self._mine(waits_s, classes), self.quantile, self.bound_s)
+
+    def _mine(self, waits_s: Any, classes: Any) -> Any:
+        return waits_s[classes == self.group] if self.group else waits_s
 
     def met(self, waits_s: Any, classes: Any) -> bool:
         """Whether the figure is below the bound; a class without jobs meets anything."""

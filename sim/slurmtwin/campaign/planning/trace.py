@@ -66,7 +66,7 @@ class PlanTrace:
         """
         draw = generator(seed, number, "plan.blocks")
         begin, span, length = int(self.columns.submit[0]), self.span_s + 1, self.block_s
-        count = -(-span // length)
+        count = self.blocks
         when = self.columns.submit - begin
         places, submits = [], []
         for position, block in enumerate(draw.integers(0, count, count)):
@@ -77,6 +77,11 @@ class PlanTrace:
         drawn = self.columns.take(np.concatenate(places), np.concatenate(submits))
         counted = (drawn.submit - begin >= self.warm_up_s).astype(np.uint8)
         return drawn, counted
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks a drawn trace is put together from."""
+        return -(-(self.span_s + 1) // self.block_s)
 
     @property
     def block_s(self) -> int:
