@@ -42,6 +42,7 @@ RESTART_NS: Final = 2 * SECOND
 """The kubelet starts the operator's container again."""
 HASH: Final = f"{GROUP}/hash"
 _POLICY: Final = Policy()
+NODE_SET: Final = f"{GROUP}/nodeset"
 FINALIZER: Final = f"{GROUP}/operator"
 Done = Callable[[str], None]
 """Called with "" or the error of an action."""
@@ -222,7 +223,7 @@ class _Process:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
-        name = pod.meta.labels.get(f"{GROUP}/nodeset")
+        name = pod.meta.labels.get(NODE_SET)
         if name:
             self._queue.add(f"{pod.meta.namespace}/{name}")
 
@@ -291,22 +292,22 @@ class _Process:
         meta = item.meta
         spec: NodeSetSpec = item.spec["spec"]
         me = Identity(meta.namespace, meta.name, meta.uid, meta.generation, meta.deleting, FINALIZER in meta.finalizers)
-        pods = [p for p in self.pods if p.meta.labels.get(f"{GROUP}/nodeset") == meta.name]
-        hosts = {p.spec.node_name for p in pods}
         views = self._views.setdefault(meta.uid, NodeSetViews())
+        if views.stale((self.pods.version, self.nodes.version), spec):
+            pods = [p for p in self.pods if p.meta.labels.get(NODE_SET) == meta.name]
+            views.look(meta.name, spec, pods, [(n, self._foreign(n)) for n in self.nodes])
         conditions: tuple[Condition, ...] = item.status.get("conditions", ())
         switches = self._o._switches
         return NodeSetObserved(
-            me, spec, switches, _POLICY, views.pods(pods, meta.name),
-            views.nodes(((n, self._foreign(n)) for n in self.nodes), spec, hosts), slurm, self._applied(meta),
-            conditions, wanted_up(slurm.nodes, meta.name) if switches.scale_source == "power" else (),
+            me, spec, switches, _POLICY, views.pods, views.nodes, slurm, self._applied(meta), conditions,
+            wanted_up(slurm.nodes, meta.name) if switches.scale_source == "power" else (),
             self._carrying.unreachable_s,
         )  # fmt: skip
 
     def _foreign(self, node: Node) -> int:
         if self._o._switches.lock == "none":
             return 0
-        return sum(p.spec.node_name == node.meta.name and f"{GROUP}/nodeset" not in p.meta.labels for p in self.pods)
+        return sum(p.spec.node_name == node.meta.name and NODE_SET not in p.meta.labels for p in self.pods)
 
     def _applied(self, meta: Meta) -> tuple[Applied, ...]:
         kinds: dict[type, Any] = {DisruptionBudget: "PodDisruptionBudget", Service: "Service"}
@@ -314,7 +315,7 @@ class _Process:
             Applied(kinds[type(item)], item.meta.name, item.meta.annotations.get(HASH, ""))
             for informer in self.beside
             for item in informer
-            if item.meta.labels.get(f"{GROUP}/nodeset") == meta.name
+            if item.meta.labels.get(NODE_SET) == meta.name
         )
 
     # actions
@@ -415,7 +416,7 @@ class _Process:
         """At the server: no more pods of the set than the core counted with."""
         mine = [
             p for p in self._o._server.list_of(Pod)
-            if p.meta.namespace == item.meta.namespace and p.meta.labels.get(f"{GROUP}/nodeset") == item.meta.name
+            if p.meta.namespace == item.meta.namespace and p.meta.labels.get(NODE_SET) == item.meta.name
         ]  # fmt: skip
         if 0 <= at_most <= len(mine):
             raise AlreadyExistsError("there are as many pods as there shall be")
@@ -423,7 +424,7 @@ class _Process:
 
     def _apply(self, item: Custom, action: a.Apply, done: Callable[[Any], None]) -> None:
         """A budget or a Service, as a patch or a creation."""
-        labels = {f"{GROUP}/nodeset": item.meta.name}
+        labels = {NODE_SET: item.meta.name}
         meta = Meta(name=action.name, namespace=item.meta.namespace, labels=labels, annotations={HASH: action.hash})
         made: DisruptionBudget | Service
         if action.kind == "PodDisruptionBudget":

@@ -6,9 +6,10 @@ were. Equal observations are the same tuples here, so that a pass can tell that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from operator import is_
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurmtwin.adapters.views import node_view, pod_view
 from slurmtwin_operator.core.observed import KubeNode
@@ -25,53 +26,49 @@ Core = Callable[[Any, Any, int], Any]
 """Of what is observed, the memory and the time: a Plan."""
 
 
-class SeenTuple(Generic[View]):
-    """A tuple of views that stays the same object while every view in it does."""
-
-    def __init__(self) -> None:
-        self._last: tuple[View, ...] = ()
-
-    def of(self, views: list[View]) -> tuple[View, ...]:
-        """These views, as the tuple of last time if they are the same objects."""
-        last = self._last
-        if len(last) != len(views) or any(a is not b for a, b in zip(last, views, strict=True)):
-            self._last = tuple(views)
-        return self._last
-
-
 class NodeSetViews:
     """Pods and machines as one node set sees them."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, tuple[Pod, PodView]] = {}
-        self._nodes: dict[str, tuple[Node, NodeSetSpec, KubeNode]] = {}
-        self._pod_tuple: SeenTuple[PodView] = SeenTuple()
-        self._node_tuple: SeenTuple[KubeNode] = SeenTuple()
+        self.pods: tuple[PodView, ...] = ()
+        """Its pods, in the order of the cache."""
+        self.nodes: tuple[KubeNode, ...] = ()
+        """The machines that it may use, or uses."""
+        self._caches = (-1, -1)
+        self._spec: NodeSetSpec | None = None
+        self._seen_pods: dict[str, tuple[Pod, PodView]] = {}
+        self._seen_nodes: dict[str, tuple[Node, KubeNode]] = {}
 
-    def pods(self, mine: Iterable[Pod], node_set: str) -> tuple[PodView, ...]:
-        """The views of its pods."""
-        known, self._pods = self._pods, {}
-        views = []
-        for pod in mine:
-            entry = known.get(pod.meta.uid)
-            if entry is None or entry[0] is not pod:
-                entry = (pod, pod_view(pod, node_set))
-            self._pods[pod.meta.uid] = entry
-            views.append(entry[1])
-        return self._pod_tuple.of(views)
+    def stale(self, caches: tuple[int, int], spec: NodeSetSpec) -> bool:
+        """Whether caches (their versions) or the set's specification are others than at the last look."""
+        known, self._caches = self._caches, caches
+        return known != caches or self._spec is not spec
 
-    def nodes(self, nodes: Iterable[tuple[Node, int]], spec: NodeSetSpec, hosts: set[str]) -> tuple[KubeNode, ...]:
-        """The views of the machines that it may use or uses; nodes: each with its foreign pods."""
-        known, self._nodes = self._nodes, {}
-        views = []
+    def look(self, name: str, spec: NodeSetSpec, pods: list[Pod], nodes: list[tuple[Node, int]]) -> None:
+        """Its pods, and all machines, each with its foreign pods."""
+        seen_pods, self._seen_pods = self._seen_pods, {}
+        for pod in pods:
+            known = seen_pods.get(pod.meta.uid)
+            self._seen_pods[pod.meta.uid] = known if known and known[0] is pod else (pod, pod_view(pod, name))
+        seen_nodes, self._seen_nodes = self._seen_nodes if self._spec is spec else {}, {}
+        self._spec = spec
+        hosts = {pod.spec.node_name for pod in pods}
+        machines: list[KubeNode] = []
         for node, foreign in nodes:
-            entry = known.get(node.meta.name)
-            if entry is None or entry[0] is not node or entry[1] is not spec or entry[2].foreign_pods != foreign:
-                entry = (node, spec, node_view(node, spec, foreign))
-            self._nodes[node.meta.name] = entry
-            if entry[2].selected or entry[2].name in hosts:
-                views.append(entry[2])
-        return self._node_tuple.of(views)
+            there = seen_nodes.get(node.meta.name)
+            if there is None or there[0] is not node or there[1].foreign_pods != foreign:
+                there = (node, node_view(node, spec, foreign))
+            self._seen_nodes[node.meta.name] = there
+            if there[1].selected or there[1].name in hosts:
+                machines.append(there[1])
+        self.pods = _kept(self.pods, [view for _, view in self._seen_pods.values()])
+        self.nodes = _kept(self.nodes, machines)
+
+
+def _kept(last: tuple[View, ...], views: list[View]) -> tuple[View, ...]:
+    """These views; the tuple of last time where they are the same objects."""
+    same = len(last) == len(views) and all(map(is_, last, views))
+    return last if same else tuple(views)
 
 
 @dataclass(frozen=True, slots=True)

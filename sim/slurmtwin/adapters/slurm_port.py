@@ -6,15 +6,14 @@ Where there is no REST service at all, the answer is `absent`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from slurmtwin.adapters.seen_before import SeenTuple
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
-from slurmtwin.models.slurmctld.node_words import node_mark, node_words
+from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
 from slurmtwin.models.slurmctld.states import JobState, NodeBase
 from slurmtwin.models.slurmctld.tables import bits
 from slurmtwin_operator.core.observed import Slurm, SlurmJob, SlurmNode
@@ -38,7 +37,7 @@ class SlurmPort:
 
     def __init__(
         self, cluster: SlurmCluster, clock: Clock, serves: Callable[[], str], feature: str, cache_ns: int,
-        started_ns: Callable[[str], int], timeout_ns: int, batch: Callable[[], int] | None = None,
+        started_ns: Mapping[str, int], timeout_ns: int, batch: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._clock = clock
@@ -47,6 +46,7 @@ class SlurmPort:
         self._feature = feature
         self._cache_ns = cache_ns
         self._started_ns = started_ns
+        """Slurm node -> when its slurmd last started."""
         self._timeout_ns = timeout_ns
         """A client without an answer gives up after so long; 0: it waits for ever (a wedged pass)."""
         self._batch = batch
@@ -56,11 +56,17 @@ class SlurmPort:
         self._last = Slurm("away", clock.now_ns)
         self._asked_ns = -(1 << 62)
         self._comments: dict[str, str] = {}
+        self._commented: set[str] = set()
+        """Since nodes were listed last."""
         self._changes = 0
         """Changes of nodes asked for in this pass."""
-        self._seen: dict[str, tuple[tuple[object, ...], SlurmNode]] = {}
-        """Node -> what its record was made of, and the record."""
-        self._node_tuple: SeenTuple[SlurmNode] = SeenTuple()
+        self._listed = ListedNodes()
+        self._records: list[SlurmNode | None] = []
+        """By place in the node table, as they were listed last; None: not known."""
+        self._nodes_listed: tuple[SlurmNode, ...] = ()
+        self._starts: dict[str, int] = {}
+        self._seen_jobs: dict[int, tuple[tuple[object, ...], SlurmJob]] = {}
+        """Job -> what its record was made of, and the record."""
 
     def settle(self, done: Callable[[], None]) -> None:
         """The end of a pass: with slurm-client each change waits for a new list, and the status for one more.
@@ -141,29 +147,45 @@ class SlurmPort:
         self._asked_ns = -(1 << 62)
 
     def _nodes(self, ctld: Slurmctld) -> tuple[SlurmNode, ...]:
-        return self._node_tuple.of([self._node(ctld, node) for node in ctld.nodes.nodes if self._listed(node)])
+        """Records are made anew of nodes that are not as they were; nothing new: the same tuple."""
+        nodes = ctld.nodes.nodes
+        places = set(self._listed.changed(ctld))
+        if self._starts != self._started_ns or self._commented:
+            names = self._commented | {n for n, at_ns in self._started_ns.items() if self._starts.get(n) != at_ns}
+            places |= {node.index for name in names if (node := ctld.nodes.by_name.get(name)) is not None}
+            self._starts = dict(self._started_ns)
+            self._commented = set()
+        if len(self._records) != len(nodes):
+            self._records = [None] * len(nodes)
+        if places:
+            for place in sorted(places):
+                node = nodes[place]
+                self._records[place] = self._node(ctld, node) if self._known(node) else None
+            self._nodes_listed = tuple(record for record in self._records if record is not None)
+        return self._nodes_listed
 
-    def _listed(self, node: Node) -> bool:
+    def _known(self, node: Node) -> bool:
         """A dynamic node is known once it has registered."""
         return bool(node.name) and node.base not in (NodeBase.UNKNOWN, NodeBase.FUTURE)
 
     def _node(self, ctld: Slurmctld, node: Node) -> SlurmNode:
-        name = node.name
-        comment, started_ns = self._comments.get(name, ""), self._started_ns(name)
-        mark = (*node_mark(ctld, node), node.reason, comment, started_ns)
-        seen = self._seen.get(name)
-        if seen is not None and seen[0] == mark:
-            return seen[1]
         words = node_words(ctld, node)
-        record = SlurmNode(
-            name=name, state=words[0], flags=tuple(sorted(words[1:])), reason=node.reason, comment=comment,
-            features=(self._feature,), registered_ns=started_ns,
+        return SlurmNode(
+            name=node.name, state=words[0], flags=tuple(sorted(words[1:])), reason=node.reason,
+            comment=self._comments.get(node.name, ""), features=(self._feature,),
+            registered_ns=self._started_ns.get(node.name, 0),
         )  # fmt: skip
-        self._seen[name] = (mark, record)
-        return record
 
     def _jobs(self, ctld: Slurmctld) -> tuple[SlurmJob, ...]:
-        return tuple(self._job(ctld, job) for job in ctld.jobs.values() if not job.state.finished or job.completing)
+        """Records are made anew of jobs that are not as they were."""
+        seen, self._seen_jobs = self._seen_jobs, {}
+        for job in ctld.jobs.values():
+            if job.state.finished and not job.completing:
+                continue
+            mark = (job.state, job.alloc.nodes if job.alloc is not None else 0, job.end_s, job.part, ctld.epoch_ns)
+            known = seen.get(job.id)
+            self._seen_jobs[job.id] = known if known and known[0] == mark else (mark, self._job(ctld, job))
+        return tuple([record for _, record in self._seen_jobs.values()])
 
     def _job(self, ctld: Slurmctld, job: Job) -> SlurmJob:
         nodes: tuple[str, ...] = ()
@@ -180,7 +202,7 @@ class SlurmPort:
 
         def change(ctld: Slurmctld) -> str:
             found = ctld.nodes.by_name.get(node)
-            if found is None or not self._listed(found):
+            if found is None or not self._known(found):
                 return f"slurmctld knows no node {node}"
             return ctld.nodes_lifecycle.update(found, state, reason) or ""
 
@@ -191,6 +213,7 @@ class SlurmPort:
 
         def change(_ctld: Slurmctld) -> str:
             self._comments[node] = text
+            self._commented.add(node)
             return ""
 
         self._change(change, done)
@@ -221,6 +244,6 @@ class SlurmPort:
                 done(None, False)
                 return
             found = ctld.nodes.by_name.get(node)
-            done(self._node(ctld, found) if found is not None and self._listed(found) else None, True)
+            done(self._node(ctld, found) if found is not None and self._known(found) else None, True)
 
         self._clock.call_in(ANSWER_NS, answered)

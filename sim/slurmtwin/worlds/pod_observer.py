@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.engine.event_sink import EventSink, detail_text
-from slurmtwin.models.slurmctld.node_words import node_words
-from slurmtwin.models.slurmctld.states import NodeBase
+from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
+from slurmtwin.models.slurmctld.states import JobState, NodeBase
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
+KEPT_JOBS: Final = 1000
+"""Jobs that slurmctld has purged are forgotten when there are so many of them."""
 _LOOKS_AT: Final = ("job.", "node.", "slurmctld.", "script.")
 _RECORDED: Final = {Kind.JOB_SUBMITTED: "PENDING", Kind.JOB_STARTED: "RUNNING", Kind.JOB_ENDED: "COMPLETED"}
 _QUIET: Final = (Kind.NODE_STATE, Kind.JOB_STATE, Kind.NODE_PINGED)
@@ -68,7 +70,8 @@ class Observer:
         """Whether slurmrestd is reached, and takes the observer's token."""
         self._answers: dict[tuple[str, str], bool] = {}
         self._nodes: dict[str, str] = {}
-        self._jobs: dict[int, tuple[str, str]] = {}
+        self._listed = ListedNodes()
+        self._jobs: dict[int, tuple[JobState, bool, str]] = {}
         self._due = False
         sink.looked = self.look
         cluster.on_serving.append(self.look)
@@ -102,7 +105,9 @@ class Observer:
                 self._note(kind, node=node, detail=detail_text(asked=asked))
 
     def _list(self, ctld: Slurmctld) -> None:
-        for node in ctld.nodes.nodes:
+        nodes = ctld.nodes.nodes
+        for place in self._listed.changed(ctld):
+            node = nodes[place]
             if node.base is NodeBase.UNKNOWN:
                 continue
             if node.base is NodeBase.FUTURE:
@@ -114,10 +119,13 @@ class Observer:
                 self._nodes[node.name] = state
                 self._note(Kind.NODE_STATE, node=node.name, detail=detail_text(state=state))
         for job in ctld.jobs.values():
-            said = (job.state.name + ("+COMPLETING" if job.completing else ""), job.reason)
+            said = (job.state, bool(job.completing), job.reason)
             if self._jobs.get(job.id) != said:
                 self._jobs[job.id] = said
-                self._note(Kind.JOB_STATE, job_id=job.id, detail=detail_text(state=said[0], reason=said[1]))
+                state = job.state.name + ("+COMPLETING" if job.completing else "")
+                self._note(Kind.JOB_STATE, job_id=job.id, detail=detail_text(state=state, reason=job.reason))
+        if len(self._jobs) > KEPT_JOBS + 2 * len(ctld.jobs):
+            self._jobs = {number: said for number, said in self._jobs.items() if number in ctld.jobs}
 
     def _note(self, kind: Kind, job_id: int | None = None, node: str | None = None, detail: str | None = None) -> None:
         EventSink.emit(self._sink, self._cluster.env.now_ns, kind, "observer", job_id, node, None, None, detail)

@@ -129,7 +129,7 @@ class OperatorPart:
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
                 world.cluster, clock, self._rest, self._name, carrier.slurm_cache_s * SECOND,
-                lambda node: sink.slurmd_started_ns.get(node, 0), switches.rest_timeout_s * SECOND, batch,
+                sink.slurmd_started_ns, switches.rest_timeout_s * SECOND, batch,
             )  # fmt: skip
 
         poll_ns = world.scaled("operator-poll", carrier.poll_s * SECOND)

@@ -60,16 +60,28 @@ def test_news_are_decided_at_once() -> None:
     assert seconds(core) == [0, 1, 301, 3, 4]
 
 
-def test_views_of_what_did_not_change_are_the_same_tuple() -> None:
+def test_views_of_what_did_not_change_are_the_same_objects() -> None:
     """One pod is another version: its view alone is new."""
     views = NodeSetViews()
     pods = [Pod(meta=Meta(name=f"w-{n}", uid=f"u{n}"), spec=PodSpec(node_name="n1")) for n in range(3)]
-    before = views.pods(pods, "w")
-    assert views.pods(list(pods), "w") is before
+    views.look("w", SPEC, pods, [])
+    before = views.pods
+    views.look("w", SPEC, list(pods), [])
+    assert views.pods is before
     pods[1] = replace(pods[1], meta=replace(pods[1].meta, deletion_ns=5))
-    after = views.pods(pods, "w")
-    assert [a is b for a, b in zip(before, after, strict=True)] == [True, False, True]
-    assert after[1].deleting
+    views.look("w", SPEC, pods, [])
+    assert [a is b for a, b in zip(before, views.pods, strict=True)] == [True, False, True]
+    assert views.pods[1].deleting
+
+
+def test_caches_that_moved_or_another_specification_are_looked_at() -> None:
+    """Once each."""
+    views = NodeSetViews()
+    views.look("w", SPEC, [], [])
+    other = SPEC.model_copy(update={"replicas": 2})
+    stale = [views.stale(caches, SPEC) for caches in ((1, 1), (1, 1), (1, 2), (1, 2))]
+    assert stale == [True, False, True, False]
+    assert views.stale((1, 2), other)
 
 
 def test_a_machine_appears_when_a_pod_of_the_set_is_on_it() -> None:
@@ -77,6 +89,8 @@ def test_a_machine_appears_when_a_pod_of_the_set_is_on_it() -> None:
     views = NodeSetViews()
     machine = Node(meta=Meta(name="n1"))
     spec = NodeSetSpec(cluster="slurm", replicas=1, image="slurmd", node_selector={"role": "compute"})
-    assert views.nodes([(machine, 0)], spec, set()) == ()
-    assert [view.name for view in views.nodes([(machine, 0)], spec, {"n1"})] == ["n1"]
-    assert views.nodes([(machine, 2)], spec, {"n1"})[0].foreign_pods == 2
+    views.look("w", spec, [], [(machine, 0)])
+    assert views.nodes == ()
+    pod = Pod(meta=Meta(name="w-0", uid="u"), spec=PodSpec(node_name="n1"))
+    views.look("w", spec, [pod], [(machine, 2)])
+    assert [(view.name, view.foreign_pods) for view in views.nodes] == [("n1", 2)]

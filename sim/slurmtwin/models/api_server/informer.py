@@ -33,6 +33,8 @@ class Informer(Generic[AnyObject]):
         self._told: list[Changed] = [changed] if changed is not None else []
         self.cache: dict[str, AnyObject] = {}
         """Key -> object, as far as this process knows."""
+        self.version = 0
+        """Changes of the cache so far."""
         self.synced = False
         """The first list is in."""
         self.on_synced: list[Callable[[], None]] = []
@@ -85,6 +87,7 @@ class Informer(Generic[AnyObject]):
             self._watch.release()
 
     def _changed(self, old: AnyObject | None, new: AnyObject | None) -> None:
+        self.version += 1
         for told in self._told:
             told(old, new)
 

@@ -152,6 +152,11 @@ class NodeLifecycle:
         """IS_NODE_ALLOCATED: up, with a running job."""
         return node.base is NodeBase.IDLE and bool(self.running.some & node.bit)
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """Nodes with a running job, and nodes that a job leaves."""
+        return self.running.some, self.leaving.some
+
     def has_jobs(self, node: Node) -> bool:
         """ALLOCATED or COMPLETING."""
         return bool((self.running.some | self.leaving.some) & node.bit)

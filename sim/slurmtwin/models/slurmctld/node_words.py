@@ -5,9 +5,12 @@ Source: slurm_protocol_defs.c node_state_base_string(), node_state_flag_string()
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
+from slurmtwin.models.slurmctld.tables import bits
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
@@ -22,12 +25,6 @@ _FLAGS: Final = (
 )  # fmt: skip
 
 
-def node_mark(ctld: Slurmctld, node: Node) -> tuple[object, ...]:
-    """All that node_words() goes by: equal marks, equal words."""
-    lifecycle = ctld.nodes_lifecycle
-    return node.base, node.flags, lifecycle.has_jobs(node), lifecycle.is_allocated(node)
-
-
 def node_words(ctld: Slurmctld, node: Node) -> list[str]:
     """Base state and flags. ALLOCATED and COMPLETING are not kept in the record: the jobs of the node say them."""
     lifecycle = ctld.nodes_lifecycle
@@ -39,3 +36,34 @@ def node_words(ctld: Slurmctld, node: Node) -> list[str]:
         else:
             flags |= NodeFlag.COMPLETING
     return [base, *(word for flag, word in _FLAGS if flags & flag)]
+
+
+_RECORD: Final = attrgetter("conf", "base", "flags", "reason")
+
+
+class ListedNodes:
+    """Which nodes may be listed otherwise than last time: whoever lists a thousand looks at those alone.
+
+    Goes by all that node_words() and a record's reason and name depend on.
+    """
+
+    def __init__(self) -> None:
+        self._ctld: Slurmctld | None = None
+        self._records: list[tuple[object, ...]] = []
+        self._running = self._leaving = 0
+
+    def changed(self, ctld: Slurmctld) -> Sequence[int]:
+        """Places in the node table, in order; all of them for another slurmctld."""
+        records: list[tuple[object, ...]] = list(map(_RECORD, ctld.nodes.nodes))
+        running, leaving = ctld.nodes_lifecycle.held
+        before = self._records
+        moved = (running ^ self._running) | (leaving ^ self._leaving)
+        same = self._ctld is ctld and len(before) == len(records)
+        self._ctld, self._records, self._running, self._leaving = ctld, records, running, leaving
+        if not same:
+            return range(len(records))
+        if records != before:
+            for place, (old, new) in enumerate(zip(before, records, strict=True)):
+                if old != new:
+                    moved |= 1 << place
+        return list(bits(moved))

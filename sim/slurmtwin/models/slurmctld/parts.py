@@ -396,6 +396,11 @@ class NodeLifecycle(Protocol):
         """New, deleted or changed records of the node table: their bits follow."""
         ...
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """Nodes with a running job, and nodes that a job leaves."""
+        ...
+
     def has_jobs(self, node: Node) -> bool:
         """ALLOCATED or COMPLETING."""
         ...
