@@ -103,7 +103,7 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
         bound, runs = pods.at("pod.scheduled", uid), pods.at("container.started", uid)
         if app != "slurmctld":  # whose pod waits for its volume
             seen.add("pod-bind", run, pods.at("pod.created", uid), bound)
-        seen.add("pod-start", run, bound, runs)
+        seen.add("pod-start-alone" if pods.alone(uid) else "pod-start", run, bound, runs)
         seen.add("container-start", run, pods.checked.get(pods.name[uid]), runs)
         if app == "slurmctld":
             seen.add("slurmctld-start", run, runs, served)
@@ -147,6 +147,17 @@ class _Pods:
                 self.app.setdefault(row.pod_uid, str(detail.get("app")))
                 self.name.setdefault(row.pod_uid, str(detail.get("pod")).rpartition("/")[2])
                 self._times.setdefault((row.kind, row.pod_uid), time)
+
+    def alone(self, uid: str) -> bool:
+        """No other pod was surely or perhaps between its binding and its container while this one was."""
+
+        def start(one: str) -> Interval | None:
+            bound, runs = self.at("pod.scheduled", one), self.at("container.started", one)
+            return None if bound is None or runs is None else (bound[0], runs[1])
+
+        own = start(uid)
+        others = [start(one) for one in self.app if one != uid]
+        return own is not None and not any(o is not None and o[0] < own[1] and own[0] < o[1] for o in others)
 
     def at(self, kind: str, uid: str) -> Interval | None:
         """When it happened to this pod first."""

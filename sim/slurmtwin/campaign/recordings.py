@@ -110,12 +110,16 @@ def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> 
     injected: dict[str, int] = {}
     controllers: list[int] = []
     slurmds: list[int] = []
+    workers: list[int] = []
     leases: dict[str, int] = {}
     pods: dict[str, str] = {}
     for row in rows:
         kind = row.kind
         if not injected and row.node and kind == Kind.LEASE_RENEWED:
             leases[kube_node(row.node)] = int(row.t_ns)
+        elif not injected and kind == Kind.POD_CREATED and row.actor == "apiserver":
+            if json.loads(row.detail).get("app") == "slurmd":
+                workers.append(int(row.t_ns))
         elif not injected and row.node and kind == Kind.POD_SCHEDULED:
             pods[_pod_name(json.loads(row.detail))] = kube_node(row.node)
         if kind == Kind.JOB_SUBMITTED and row.job_id is not None:
@@ -140,6 +144,7 @@ def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> 
         epoch_ns=int(manifest.parameters["epoch_ns"]),
         slurmctld_ns=controllers[0],
         slurmd_ns=slurmds[len(slurmds) // 2] if slurmds else controllers[0],
+        workers_ns=min(workers, default=None),
         submit_ns=submits,
         fault_ns=tuple(injected[key] for key in keys),
         lease_ns=leases,

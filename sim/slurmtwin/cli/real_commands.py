@@ -151,7 +151,7 @@ def _calibrate_pods(recordings: Path, out: str | None, as_json: bool) -> ExitCod
     from slurmtwin.contract.manifest import write_atomic
     from slurmtwin.worlds.pod_durations import still_durations
 
-    document = measure(sorted(p.parent for p in recordings.glob("quiet-pods/*/pods/*/manifest.json")))
+    document = measure(sorted(p.parent for p in recordings.glob("quiet-*/*/pods/*/manifest.json")))
     if out:
         write_atomic(Path(out), document_text(document))
     header = ("median_ms", "low_ms", "high_ms", "sigma", "known_to_ms", "runs", "count")

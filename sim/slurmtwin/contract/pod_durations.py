@@ -12,6 +12,7 @@ from typing import Final
 DURATIONS: Final[dict[str, str]] = {
     "pod-bind": "a pod is created until kube-scheduler has bound it",
     "pod-start": "a pod is bound until its container runs, the image being there",
+    "pod-start-alone": "the same of a pod beside which no other one starts",
     "container-start": "the kubelet has checked the image until the container runs (also at a restart)",
     "claim-bind": "a claim of a new volume is created until it is bound",
     "slurmctld-start": "slurmctld's container runs until slurmctld serves",

@@ -25,6 +25,8 @@ class StartTimes:
     """slurmctld begins to serve then (its start-up cost lies before)."""
     slurmd_ns: int = DEFAULT_BOOT_NS
     """The slurmds are started then."""
+    workers_ns: int | None = None
+    """The first worker's pod is created then; None: LEAD_NS before its daemons (worlds/pod_world.py)."""
     submit_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()

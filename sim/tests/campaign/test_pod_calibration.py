@@ -33,12 +33,12 @@ def stamped(t_ns: int, kind: Kind, uid: str, receipt_ns: int, place: int) -> lis
     ]  # fmt: skip
 
 
-def quiet_run(folder: Path, seed: int, pods: int = 40, extra: list[Event] | None = None) -> Path:
-    """A run whose pods start after a log-normal time, seen through stamps and late receipts."""
+def quiet_run(folder: Path, seed: int, pods: int = 40, extra: list[Event] | None = None, apart: int = 0) -> Path:
+    """A run whose pods start after a log-normal time, together or one by one, seen through stamps and late receipts."""
     draw = np.random.default_rng(seed)
     rows: list[Event] = []
     for number in range(pods):
-        bound = int(draw.integers(-60 * SECOND, -30 * SECOND))
+        bound = int(draw.integers(-60 * SECOND, -59 * SECOND)) + apart * number
         runs = bound + int(MEDIAN_MS * MS * np.exp(SIGMA * draw.standard_normal()))
         for kind, t_ns in ((Kind.POD_SCHEDULED, bound), (Kind.CONTAINER_STARTED, runs)):
             rows += stamped(t_ns, kind, f"w-{number}", t_ns + int(draw.integers(10 * MS, 300 * MS)), len(rows))
@@ -69,6 +69,12 @@ def test_a_known_law_is_found_again(tmp_path: Path) -> None:
     assert sum(one["low_ms"] <= MEDIAN_MS <= one["high_ms"] for one in found) >= 6
 
 
+def test_a_pod_that_starts_alone_is_another_duration(tmp_path: Path) -> None:
+    """Starts beside each other share the host."""
+    document = measure([quiet_run(tmp_path / "a", 1, 6, apart=30 * SECOND)])
+    assert document["durations"].keys() == {"pod-start-alone"}
+
+
 def test_a_run_with_a_fault_is_refused(tmp_path: Path) -> None:
     """What is judged is never what was calibrated on."""
     fault = Event(0, Kind.FAULT_INJECTED, "fault", detail='{"fault":{"kind":"pod.delete"}}')
@@ -90,7 +96,7 @@ def test_equal_runs_give_equal_files(tmp_path: Path) -> None:
 
 
 def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
-    """Each name of the contract has a median and values to draw; each origin is a run of quiet-pods."""
+    """Each name of the contract has a median and values to draw; each origin is a quiet run."""
     still, drawn = still_durations(), drawn_durations(7)
     assert list(still) == list(drawn) == list(DURATIONS)
     assert all(len(values) == 1 and values[0] > 0 for values in still.values())
@@ -98,7 +104,7 @@ def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     assert drawn != drawn_durations(8)
     origins = json.loads(POD_DURATIONS_FILE.read_text())["origin"]
     assert origins
-    assert all(one["run"].startswith("quiet-pods-") for one in origins)
+    assert all(one["run"].startswith(("quiet-pods-", "quiet-single-")) for one in origins)
 
 
 @pytest.mark.parametrize(

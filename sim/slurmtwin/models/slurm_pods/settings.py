@@ -36,7 +36,7 @@ class DaemonPods:
     config_retry_ns: int = 10 * SECOND
     """slurmd -Z without an answer asks for its configuration again after so long (recorded in x16)."""
     config_attempt: Draw = lambda: 2 * SECOND
-    """One such attempt (names that do not resolve yet take their own seconds)."""
+    """One such attempt; names that do not resolve yet take their own seconds."""
     resolves: Callable[[], bool] = lambda: True
     """Names of the cluster are found."""
     supervisor_look: Draw = lambda: SECOND
