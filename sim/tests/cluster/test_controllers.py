@@ -88,6 +88,39 @@ def test_a_change_saved_before_the_kill_is_there_afterwards(rig: Callable[..., A
     assert list(r.ctld.jobs) == [7, 8]
 
 
+@pytest.mark.parametrize(
+    ("afterwards", "kept"),
+    [
+        (lambda r: None, JobState.PENDING),
+        (lambda r: r.ctld.nodes_lifecycle.update(r.node("n3"), "DRAIN", "dirty"), JobState.PENDING),
+        (lambda r: r.run_job(8, 0b10), JobState.RUNNING),
+        (lambda r: r.ctld.store.save(), JobState.RUNNING),
+    ],
+    ids=["nothing", "a node is drained", "another job is saved", "a full save"],
+)
+def test_a_start_by_backfill_is_not_saved_by_itself(
+    rig: Callable[..., Any], afterwards: Callable[[Any], object], kept: JobState
+) -> None:
+    """backfill.c (22.05 to 26.05) never calls schedule_job_save(): the start is saved with the next other change."""
+    r = rig()
+    kill_at(r, 160)
+    r.until(100)
+    job = r.run_job(7, 0b1)
+    job.state = JobState.PENDING
+    del r.ctld.running[7]
+    r.ctld.store.changed()
+    r.until(130)
+    r.ctld.store.backfill_starts()
+    job.state = JobState.RUNNING
+    r.ctld.running[7] = job
+    r.until(140)
+    afterwards(r)
+    r.until(165)
+    r.cluster.controller().start()
+    r.until(166)
+    assert r.ctld.jobs[7].state is kept
+
+
 def test_a_lost_completion_leaves_a_ghost_until_the_window_comes_round(rig: Callable[..., Any]) -> None:
     """slurm.md 5.3 "SIGKILL, lost completion", slurm.md 4.4 "nothing / batch job RUNNING",
     slurm.md 12 "S6".

@@ -216,7 +216,7 @@ class AdminCommands:
         ctld.last_part_update_s = ctld.now_s()
         ctld.schedulers.reorder()
         ctld.schedulers.queue_pass()
-        ctld.store.changed()
+        ctld.store.changed(jobs=False)
         return None
 
     def _set_partition_field(self, part: Partition, key: str, value: str) -> None:

@@ -209,8 +209,6 @@ class BackfillAgent:
             Kind.SCHED_BACKFILL_CYCLE, actor="backfill", value=cycle.tested, unit="job",
             detail=detail_text(started=cycle.started),
         )  # fmt: skip
-        if cycle.started:
-            ctld.store.changed()
         self._took_ns = self._host_ns(cycle.started)
 
     def _host_ns(self, started: int) -> int:

@@ -115,7 +115,7 @@ def _table_changed(ctld: Slurmctld, nodes: int) -> None:
     ctld.selection.rebuild()
     now_s = ctld.now_s()
     ctld.last_node_update_s = ctld.last_part_update_s = now_s
-    ctld.store.changed()
+    ctld.store.changed(jobs=False)
     ctld.schedulers.queue_pass()
 
 

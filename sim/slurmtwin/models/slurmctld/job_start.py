@@ -34,6 +34,8 @@ class JobStart:
         """The job holds its nodes from now on; the script runs launch_ns later."""
         ctld = self._ctld
         now_s = ctld.now_s()
+        if by == "backfill":
+            ctld.store.backfill_starts()
         ctld.schedulers.dequeue(job)
         allocation = placement.allocation
         own = job.limit_s
@@ -67,7 +69,8 @@ class JobStart:
         else:
             self.launch(job)
         self._lifecycle.gang.job_started(job)
-        ctld.store.changed()
+        if by != "backfill":
+            ctld.store.changed()
 
     def _emit(self, job: Job, by: str) -> None:
         ctld, allocation = self._ctld, job.alloc

@@ -125,7 +125,7 @@ class NodeLifecycle:
     def touch(self) -> None:
         """last_node_update, and a state save."""
         self.ctld.last_node_update_s = self.ctld.now_s()
-        self.ctld.store.changed()
+        self.ctld.store.changed(jobs=False)
         if self.power is not None:
             self.power.node_changed()
 

@@ -441,8 +441,15 @@ class Background(Protocol):
 class StateStore(Protocol):
     """StateSaveLocation: what is written when, what a crash loses (slurm.md 5.3)."""
 
-    def changed(self) -> None:
-        """schedule_job_save() and schedule_node_save(): cheap, call it at every change slurmctld would save."""
+    def changed(self, jobs: bool = True) -> None:
+        """schedule_job_save() and schedule_node_save(): cheap, call it at every change slurmctld would save.
+
+        jobs=False: schedule_node_save() alone.
+        """
+        ...
+
+    def backfill_starts(self) -> None:
+        """Backfill is about to start a job: no save is asked for (call it before the record changes)."""
         ...
 
     def serve(self) -> None:

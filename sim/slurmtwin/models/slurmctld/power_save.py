@@ -233,7 +233,7 @@ class PowerSave:
         ctld = self.ctld
         ctld.last_node_update_s = ctld.now_s()
         ctld.emit(kind, node=ctld.nodes.hostlist(nodes))
-        ctld.store.changed()
+        ctld.store.changed(jobs=False)
 
     def _nodes_of_waiting_jobs(self) -> int:
         """Powered-down nodes of jobs that are CONFIGURING, in start order (resume_job_list)."""

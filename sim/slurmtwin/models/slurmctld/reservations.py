@@ -242,7 +242,7 @@ class ReservationBook:
     def _changed(self) -> None:
         ctl = self._ctl
         ctl.last_resv_update_s = ctl.now_s()
-        ctl.store.changed()
+        ctl.store.changed(jobs=False)
 
     # what jobs ask
 

@@ -1,16 +1,20 @@
 """StateSaveLocation: when slurmctld writes its tables, and what a SIGKILL loses (slurm.md 5.3; state_save.c).
 
-A change only sets a flag. One thread writes when the flag is set and SAVE_MAX_WAIT seconds have gone since its
-last write began, so a kill loses up to about five seconds. Copying every record at every save would cost more
-than the scheduling; so copies are made only of the saves just before a kill that the run knows of. A save with
-nothing changed after it needs none: the tables themselves are what was saved.
+A change only sets a flag, one for job_state and one for node_state. One thread writes what is flagged when
+SAVE_MAX_WAIT seconds have gone since its last write began, so a kill loses up to about five seconds. One change sets
+no flag: a start by backfill (backfill.c never calls schedule_job_save(), 22.05 to 26.05). It is saved with the next
+change of a job that does, or by the full save each 300 s, and a kill before that loses the start.
+
+Copying every record at every save would cost more than the scheduling; so copies are made only of the saves just
+before a kill that the run knows of. A save with nothing changed after it needs none: the tables themselves are what
+was saved.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 SAVE_MAX_WAIT_S: Final = 5
 PERIODIC_CHECKPOINT_S: Final = 300
 _NEAR_A_KILL_NS: Final = (SAVE_MAX_WAIT_S + 2) * SECOND
+_CHECKPOINT_NS: Final = (PERIODIC_CHECKPOINT_S + 2) * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +96,12 @@ class StateVolume:
         self.kills_ns.insert(bisect_left(self.kills_ns, at_ns), at_ns)
         self.kept = True
 
-    def kill_is_near(self, now_ns: int) -> bool:
+    def kill_is_near(self, now_ns: int, within_ns: int = _NEAR_A_KILL_NS) -> bool:
         """A save now may be the last one before a kill."""
         if self.copies_all:
             return True
         place = bisect_left(self.kills_ns, now_ns)
-        return place < len(self.kills_ns) and self.kills_ns[place] - now_ns <= _NEAR_A_KILL_NS
+        return place < len(self.kills_ns) and self.kills_ns[place] - now_ns <= within_ns
 
     def kill_was_expected(self, now_ns: int) -> bool:
         """The kill that happens now was announced, so the saves before it were copied."""
@@ -113,8 +118,12 @@ class _Marks:
     """The save thread's view of time."""
 
     last_save_s: int = 0
-    dirty: bool = False
+    jobs: bool = False
+    """job_state is to be written."""
+    nodes: bool = False
     planned: bool = field(default=False)
+    behind: tuple[int, list[Job]] | None = None
+    """(next job id, job records) of job_state where backfill has started jobs since; None: as the flags say."""
 
 
 class StateStore:
@@ -135,22 +144,31 @@ class StateStore:
             background.register(Duty.SAVE, self._checkpoint)
             self._checkpoints = Periodic(background, self._ctld, PERIODIC_CHECKPOINT_S)  # type: ignore[arg-type]
 
-    def changed(self) -> None:
-        """schedule_job_save() and schedule_node_save()."""
+    def changed(self, jobs: bool = True) -> None:
+        """schedule_job_save() and schedule_node_save(), the latter alone where no job has changed."""
         if not self._volume.kept:
             return
         marks = self._marks
-        marks.dirty = True
+        marks.jobs = marks.jobs or jobs
+        marks.nodes = True
         if not marks.planned:
             marks.planned = True
             ctld = self._ctld
             due_ns = ctld.at_s(marks.last_save_s + SAVE_MAX_WAIT_S)
             ctld.env.call_at(max(due_ns, ctld.env.now_ns), self._save_thread)
 
+    def backfill_starts(self) -> None:
+        """Backfill is about to start a job and will not ask for a save: what job_state holds until the next one."""
+        volume, marks = self._volume, self._marks
+        if not volume.kept or marks.jobs or marks.behind is not None:
+            return
+        if volume.kill_is_near(self._ctld.env.now_ns, _CHECKPOINT_NS):
+            marks.behind = (self.next_job_id, copy_jobs(self._ctld.jobs.values()))
+
     def _save_thread(self, _argument: object) -> None:
         self._marks.planned = False
-        if self._marks.dirty:
-            self.save()
+        if self._marks.nodes:
+            self._write(jobs=self._marks.jobs)
 
     def _checkpoint(self) -> None:
         assert self._checkpoints is not None
@@ -158,22 +176,37 @@ class StateStore:
         self.save()
 
     def save(self, keep: bool = False) -> None:
-        """dump_all_job_state() and dump_all_node_state(); `keep`: the copy is wanted for certain (clean stop)."""
+        """save_all_state(); `keep`: the copy is wanted for certain (clean stop)."""
+        self._write(jobs=True, keep=keep)
+
+    def _write(self, jobs: bool, keep: bool = False) -> None:
+        """dump_all_node_state(), and dump_all_job_state() where a job is flagged."""
         ctld, volume, marks = self._ctld, self._volume, self._marks
         marks.last_save_s = ctld.now_s()
-        marks.dirty = False
+        marks.jobs = marks.nodes = False
+        if jobs:
+            marks.behind = None
         volume.writer = self._index
         if keep or volume.kill_is_near(ctld.env.now_ns):
-            volume.saved = snapshot(ctld)
+            volume.saved = self._on_disk()
             ctld.emit(Kind.SLURMCTLD_SAVED, value=len(volume.saved.jobs), unit="job")
+
+    def _on_disk(self) -> Snapshot:
+        """The files as they stand where nothing is flagged."""
+        if self._marks.behind is None:
+            return snapshot(self._ctld)
+        next_job_id, jobs = self._marks.behind
+        return replace(snapshot(self._ctld), next_job_id=next_job_id, jobs=copy_jobs(jobs))
 
     def left_behind(self) -> None:
         """The process was killed. What it had saved is the last copy, or, with no change since, its tables.
 
         A kill that nobody announced is taken as one right after a save.
         """
-        if not self._marks.dirty or not self._volume.kill_was_expected(self._ctld.env.now_ns):
+        if not self._volume.kill_was_expected(self._ctld.env.now_ns):
             self._volume.saved = snapshot(self._ctld)
+        elif not self._marks.nodes:
+            self._volume.saved = self._on_disk()
 
 
 def snapshot(ctld: Slurmctld) -> Snapshot:
