@@ -6,13 +6,14 @@ import inspect
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from slurmtwin_operator.core.observed import Slurm
-from slurmtwin_operator.shell import cache, logs, reconcile
+from slurmtwin_operator.shell import cache, logs, reconcile, slurm_rest
 from slurmtwin_operator.shell.kube_api import MERGE, KubeApi, path_of
 from slurmtwin_operator.shell.lease import Lease
 from slurmtwin_operator.shell.objects import FINALIZER
@@ -115,7 +116,14 @@ def _raw(original: Callable[..., None]) -> Callable[..., None]:
 
 
 SHELL, ACTIONS, READING = "test_shell", "test_shell_actions", "test_shell_reading"
+def _shared_threads() -> Callable[..., ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(6)
+    return lambda *_: pool
+
+
 MUTATIONS = (
+    Mutation("all slurmrestd share six threads", _set(slurm_rest, "ThreadPoolExecutor", _shared_threads()),
+             "test_shell_rest", "test_a_silent_slurmrestd_holds_up_no_other_cluster"),
     Mutation("the fence of the Lease is dropped", _set(Reconciler, "_fence", lambda self: None), SHELL,
              "test_a_pass_without_the_lease_does_nothing"),
     Mutation("a Lease is held for ever", _set(Lease, "held", property(lambda self: self._renewed_ns >= 0)), SHELL,

@@ -187,6 +187,7 @@ class Observer:
         made_of = (short_hash(data[JWT_KEY]), spec.version, spec.switches.rest_timeout_s)
         have = self._rest.get(key)
         if have is None or have[0] != made_of:
+            self._hang_up(key)
             base = self._endpoint(key.namespace, key.name)
             rest = SlurmRest(base, spec.version, base64.b64decode(data[JWT_KEY]), made_of[2])
             have = self._rest[key] = (made_of, rest)
@@ -241,7 +242,11 @@ class Observer:
     def forget(self, key: Key) -> None:
         """The object is gone."""
         self._last.pop(key, None)
-        self._rest.pop(key, None)
+        self._hang_up(key)
+
+    def _hang_up(self, key: Key) -> None:
+        if key in self._rest:
+            self._rest.pop(key)[1].close()
 
 
 def _fact(item: o.Object) -> NodeSetFact:

@@ -15,6 +15,7 @@ import http.client
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,6 +26,8 @@ API: Final = {"24.11": "v0.0.42", "26.05": "v0.0.45"}
 USER: Final = "slurm"
 TOKEN_S: Final = 600
 """A token's life; a new one is signed in its second half."""
+CALLS: Final = 10
+"""Calls at once to one server: two passes read it, five calls each."""
 
 
 class SlurmError(SlurmtwinError):
@@ -58,6 +61,8 @@ class SlurmRest:
         self._root = f"/slurm/{API.get(version, API['26.05'])}"
         self._limit_s = limit_s or None
         self._token, self._until = "", 0.0
+        # threads of its own: a server that is silent holds up nobody else's calls
+        self._threads = ThreadPoolExecutor(CALLS, f"slurmrestd-{self._host}")
         self.tells_conf = version >= "26.05"
         """GET conf tells the hash of the slurm.conf that slurmctld has read (data parser v0.0.45)."""
 
@@ -77,7 +82,8 @@ class SlurmRest:
         if body is not None:
             headers["Content-Type"] = "application/json"
             data = json.dumps(body).encode()
-        exchange = asyncio.to_thread(self._exchange, method, f"{self._root}/{path}", data, headers)
+        loop = asyncio.get_running_loop()
+        exchange = loop.run_in_executor(self._threads, self._exchange, method, f"{self._root}/{path}", data, headers)
         try:
             status, raw = await asyncio.wait_for(exchange, self._limit_s)
         except TimeoutError as error:
@@ -104,6 +110,10 @@ class SlurmRest:
             return answer.status, answer.read()
         finally:
             connection.close()
+
+    def close(self) -> None:
+        """No more calls; those under way end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def update_node(self, node: str, **changes: Any) -> None:
         """scontrol update nodename=NODE."""
