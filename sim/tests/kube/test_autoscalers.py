@@ -108,19 +108,21 @@ def test_pods_that_wait_are_packed_into_as_few_machines_as_first_fit_finds() -> 
 
 def test_machines_that_are_coming_are_counted_and_the_group_has_an_end() -> None:
     """The next scan asks for no second one for the same pods."""
-    scaler, room = MachineScaler(1, 3, 10 * MINUTE), Asked(1000, GIB, 110)
-    waiting = [Asked(1000, GIB)] * 5
-    assert scaler.grow(0, waiting, room, 1, 0) == 2
-    assert scaler.grow(10 * SECOND, waiting, room, 3, 2) == 0
+    room, waiting = Asked(1000, GIB, 110), [Asked(1000, GIB)] * 5
+    scaler = MachineScaler(1, 9, 10 * MINUTE)
+    assert scaler.grow(0, waiting, room, 1, 0) == 5
+    assert scaler.grow(10 * SECOND, waiting, room, 6, 5) == 0
+    assert MachineScaler(1, 3, 10 * MINUTE).grow(0, waiting, room, 1, 0) == 2
 
 
 def test_an_empty_machine_goes_after_its_time_and_the_pause_behind_the_last_growth() -> None:
-    """Ten minutes unneeded, and never below the least."""
-    scaler, room = MachineScaler(1, 4, 10 * MINUTE), Asked(1000, GIB, 110)
+    """Five minutes unneeded, ten since the last one was asked for, and never below the least."""
+    scaler, room = MachineScaler(1, 4, 5 * MINUTE), Asked(1000, GIB, 110)
     assert scaler.grow(0, [Asked(1000, GIB)], room, 1, 0) == 1
     assert scaler.shrink(MINUTE, ["b"], 2) == []
-    assert scaler.shrink(9 * MINUTE, [], 2) == []
-    assert scaler.shrink(12 * MINUTE, ["b"], 2) == []
-    assert scaler.shrink(21 * MINUTE, ["b"], 2) == []
-    assert scaler.shrink(22 * MINUTE, ["b"], 2) == ["b"]
-    assert scaler.shrink(22 * MINUTE, ["b"], 1) == []
+    assert scaler.shrink(9 * MINUTE, ["b"], 2) == []
+    assert scaler.shrink(10 * MINUTE, [], 2) == []
+    assert scaler.shrink(11 * MINUTE, ["b"], 2) == []
+    assert scaler.shrink(15 * MINUTE, ["b"], 2) == []
+    assert scaler.shrink(16 * MINUTE, ["b"], 2) == ["b"]
+    assert scaler.shrink(16 * MINUTE, ["b"], 1) == []

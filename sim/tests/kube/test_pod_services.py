@@ -97,6 +97,15 @@ def test_a_plain_template_without_an_image_stops_at_its_first_pod() -> None:
     assert [t for t in times(rows, Kind.CONTAINER_STARTED, app="slurmd", actor="apiserver") if t > 80]
 
 
+def test_a_controller_without_an_image_comes_back_when_somebody_deletes_its_pod() -> None:
+    """An ordered StatefulSet leaves the broken pod (kubernetes.md 6.18): the end of the fault deletes it."""
+    faults = [{"at": "20s", "kind": "image.pull_fails", "target": "slurmctld", "lasts": "60s"}]
+    rows = play("x52-failed-pods", faults=faults)
+    started = times(rows, Kind.SLURMCTLD_STARTED)
+    assert not [t for t in started if 20 < t < 80]
+    assert [t for t in started if 80 < t < 90]
+
+
 def test_a_full_disk_evicts_the_pod_and_keeps_others_off_the_machine() -> None:
     """X71, X52: the replacement goes to another machine."""
     rows = play("x52-failed-pods")
@@ -120,6 +129,21 @@ def test_a_new_leader_waits_a_whole_lease_since_its_own_first_look(now_s: int, h
     assert elected_in_ns(now_s * SECOND, held_s * SECOND, Carrying()) == 0
 
 
+def cut_while_scaled(target: str) -> tuple[list[float], float]:
+    """(drains of a scale-in at 20 s, end of the cut) with that target cut off from 15 s on."""
+    cut = {"at": "15s", "kind": "network.cut", "target": target, "lasts": "60s"}
+    scale = {"at": "20s", "kind": "operator.scale", "target": "workers", "count": 1}
+    rows = play("x23-crash-after-actions", faults=[cut, scale])
+    return times(rows, Kind.NODE_DRAINED), times(rows, Kind.FAULT_CLEARED)[0]
+
+
+@pytest.mark.parametrize("target", ["slurmrestd", "operator"])
+def test_nothing_is_drained_while_operator_and_slurm_do_not_reach_each_other(target: str) -> None:
+    """And at once, or with the next pass, when they do."""
+    drained, healed = cut_while_scaled(target)
+    assert healed < drained[0] < healed + 70
+
+
 def test_a_killed_operator_acts_again_after_its_lease() -> None:
     """Recorded in op-operator-killed: 19.2, 19.6 and 19.5 s from the kill to the next action."""
     rows = play("op-operator-killed")
@@ -134,6 +158,8 @@ def test_a_crash_after_any_action_changes_no_outcome(actions: int) -> None:
     scale = {"at": "15s", "kind": "operator.scale", "target": "workers", "count": 1}
     crash = {"at": "14s", "kind": "process.signal", "target": "operator", "signal": "KILL", "actions": actions}
     rows = play("x23-crash-after-actions", faults=[crash, scale])
+    acts = [t for t in times(rows, Kind.ACTION_ISSUED, actor="operator") if t > 14]
+    assert len(acts) <= actions or acts[actions] - acts[actions - 1] > 2  # a new process goes on
     assert {r.node for r in rows if r.kind is Kind.NODE_DRAINED} == {"w-0"}
     assert len([t for t in times(rows, Kind.POD_DELETING, actor="apiserver", app="slurmd") if t > 15]) == 1
     assert not times(rows, Kind.JOB_REQUEUED)
