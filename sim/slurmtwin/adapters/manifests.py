@@ -15,8 +15,11 @@ PRE_STOP_NS = 400 * MS
 Document = Mapping[str, Any]
 
 
-def pod_of(manifest: str, env: Mapping[str, str]) -> Pod:
-    """The pod of a manifest. env: what its container shall have beside (process: main or supervised)."""
+def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0) -> Pod:
+    """The pod of a manifest. env: what its container shall have beside (process: main or supervised).
+
+    readiness: of the period of readiness probes.
+    """
     document = json.loads(manifest)
     meta, spec = document["metadata"], document["spec"]
     owners = meta.get("ownerReferences", [])
@@ -27,7 +30,7 @@ def pod_of(manifest: str, env: Mapping[str, str]) -> Pod:
             labels={**meta.get("labels", {}), "app": "slurmd"}, annotations=meta.get("annotations", {}),
         ),
         spec=PodSpec(
-            containers=tuple(_container(c, env) for c in spec["containers"]),
+            containers=tuple(_container(c, env, readiness) for c in spec["containers"]),
             volumes=tuple(_volume(v) for v in spec.get("volumes", ())),
             node_selector=spec.get("nodeSelector", {}), tolerations=_tolerations(spec.get("tolerations", ())),
             grace_ns=int(spec.get("terminationGracePeriodSeconds", 30)) * SECOND, hostname=spec.get("hostname", ""),
@@ -36,7 +39,7 @@ def pod_of(manifest: str, env: Mapping[str, str]) -> Pod:
     )  # fmt: skip
 
 
-def _container(item: Document, env: Mapping[str, str]) -> Container:
+def _container(item: Document, env: Mapping[str, str], readiness: float) -> Container:
     asked = item.get("resources", {})
     requests, limits = asked.get("requests", {}), asked.get("limits", {})
     hook = item.get("lifecycle", {}).get("preStop")
@@ -46,7 +49,7 @@ def _container(item: Document, env: Mapping[str, str]) -> Container:
         milli_cpu=milli_cpu(requests.get("cpu", "0")), memory=quantity_bytes(requests.get("memory", "0")),
         milli_cpu_limit=milli_cpu(limits.get("cpu", "0")), memory_limit=quantity_bytes(limits.get("memory", "0")),
         startup=_probe(item.get("startupProbe")), liveness=_probe(item.get("livenessProbe")),
-        readiness=_probe(item.get("readinessProbe")), pre_stop_ns=PRE_STOP_NS if hook else 0,
+        readiness=_probe(item.get("readinessProbe"), readiness), pre_stop_ns=PRE_STOP_NS if hook else 0,
     )  # fmt: skip
 
 
@@ -56,11 +59,12 @@ def _image(item: Document) -> str:
     return image if image.partition("/")[0].endswith(".invalid") else str(item["name"])
 
 
-def _probe(item: Document | None) -> Probe | None:
+def _probe(item: Document | None, by: float = 1.0) -> Probe | None:
     if item is None:
         return None
     return Probe(
-        period_ns=int(item.get("periodSeconds", 10)) * SECOND, timeout_ns=int(item.get("timeoutSeconds", 1)) * SECOND,
+        period_ns=round(int(item.get("periodSeconds", 10)) * by * SECOND),
+        timeout_ns=int(item.get("timeoutSeconds", 1)) * SECOND,
         failures=int(item.get("failureThreshold", 3)),
         initial_delay_ns=int(item.get("initialDelaySeconds", 0)) * SECOND,
     )  # fmt: skip

@@ -62,6 +62,8 @@ class Carrying:
     """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once."""
     requeue_factor: float = 1.0
     """Of the pause that the core asks for (a verdict halves and doubles it)."""
+    readiness_factor: float = 1.0
+    """Of the period of its pods' readiness probes."""
     back_off_ns: int = 5 * MS
     back_off_most_ns: int = 1000 * SECOND
     latency: Callable[[], int] | None = None
@@ -391,7 +393,7 @@ class _Process:
     def _ask_kube(self, item: Custom, action: a.Action, done: Callable[[Any], None]) -> None:
         client, space = self.client, item.meta.namespace
         if isinstance(action, a.CreatePod):
-            pod = pod_of(action.manifest, self._carrying.env)
+            pod = pod_of(action.manifest, self._carrying.env, self._carrying.readiness_factor)
             client.call(f"create Pod {pod.meta.key}", lambda: self._create(item, pod, action.at_most), done)
         elif isinstance(action, a.DeleteObject):
             kind = {"Pod": Pod, "PodDisruptionBudget": DisruptionBudget, "Service": Service}.get(action.kind, Pod)

@@ -138,6 +138,7 @@ class OperatorPart:
             Carrying(
                 poll_ns=poll_ns, poll_phase=world.streams.uniform_ns("operator.poll", 0, poll_ns),
                 marks_pods=carrier.slurm_informer, requeue_factor=world.factor("operator-requeue"),
+                readiness_factor=world.factor("readiness-period"),
                 poll_after_failure=carrier.poll_after_failure,
                 back_off_ns=carrier.backoff_base_ms * MS,
                 back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,

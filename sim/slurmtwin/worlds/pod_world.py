@@ -98,8 +98,9 @@ START_BYTES: Final = 6 << 20
 ROUNDS_NS: Final = (SECOND, 2 * SECOND)
 """supervisord starts a process that has ended in the round after the one that reaps it; a round waits up to 1 s
 (supervisord.py runforever(): poll, transition, reap)."""
-API_BACK_NS: Final = (2 * SECOND, 22 * SECOND)
-"""The kubelet looks at its manifests each 20 s (kubernetes.md 6.35), the container and the server take two more."""
+API_BACK_NS: Final = (2 * SECOND, 5 * SECOND)
+"""The kubelet hears of a manifest at once (pkg/kubelet/config/file_linux.go watches the folder by inotify; each 20 s it
+looks besides); the container and the server take the rest."""
 CONFIGLESS_NS: Final = 10 * SECOND
 """slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
 

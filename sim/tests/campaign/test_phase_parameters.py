@@ -73,7 +73,7 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
         "supervisor-restart": "x62-slurmd-crash-supervised", "pleg-relist": "x1-controller-crash",
         "message-timeout": "x64-worker-host-lost",
         "config-map-sync": "x10-config-in-place", "operator-poll": "x33-slinky",
-        "operator-requeue": "../operator/op-scale",
+        "readiness-period": "../operator/op-scale", "operator-requeue": "../operator/op-scale",
     }  # fmt: skip
     scenario = load_scenario(FAULTS / f"{where[rule]}.yaml")
     runs = [
