@@ -96,6 +96,15 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeShell]:
     one.close()
 
 
+def test_a_secret_in_a_command_is_in_no_error(shell: NodeShell) -> None:
+    """A command that fails, and one that never answers, are told without it."""
+    for command in ("echo k3y >&2; echo k3y; false", "echo k3y; exec sleep 60"):
+        with pytest.raises(NodeShellError) as caught:
+            shell.run(command, limit_s=1, secrets=["k3y"])
+        assert "echo ***" in str(caught.value)
+        assert "k3y" not in str(caught.value)
+
+
 def test_a_command_answers_with_its_text_and_code(shell: NodeShell) -> None:
     """Text without the marks, the exit code, and a time before and after; the shell stays open."""
     said = shell.run("echo a; echo b; false", check=False)

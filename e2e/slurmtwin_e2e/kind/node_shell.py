@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,11 @@ class NodeShell:
             )  # fmt: skip
         return self._child
 
-    def run(self, command: str, *, check: bool = True, limit_s: float = 30.0) -> Said:
-        """Run a command line. Raises NodeShellError when it fails and check is set, or when no answer comes in time."""
+    def run(self, command: str, *, check: bool = True, limit_s: float = 30.0, secrets: Sequence[str] = ()) -> Said:
+        """Run a command line. Raises NodeShellError when it fails and check is set, or when no answer comes in time.
+
+        secrets: texts in it that no error message may hold.
+        """
         with self._lock:
             child = self._open()
             self._count += 1
@@ -64,7 +68,7 @@ class NodeShell:
                     lines.append(line)
                 else:
                     self.close()
-                    raise NodeShellError(f"{self.node}: no answer to {command[:120]}")
+                    raise NodeShellError(f"{self.node}: no answer to {_hidden(command, secrets)[:120]}")
             except OSError as error:
                 self.close()
                 raise NodeShellError(f"{self.node}: {error}") from error
@@ -72,7 +76,8 @@ class NodeShell:
                 timer.cancel()
             said = Said(code, "".join(lines).strip(), before, time.time_ns())
         if check and said.code:
-            raise NodeShellError(f"{self.node}: {command[:200]} ended with {said.code}: {said.text[-300:]}")
+            told, text = _hidden(command, secrets), _hidden(said.text, secrets)
+            raise NodeShellError(f"{self.node}: {told[:200]} ended with {said.code}: {text[-300:]}")
         return said
 
     def close(self) -> None:
@@ -84,3 +89,9 @@ class NodeShell:
                 with suppress(OSError):
                     pipe.close()
             self._child = None
+
+
+def _hidden(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text

@@ -282,6 +282,8 @@ def check_scenario(scenario: Scenario) -> None:
         raise InputError("a step of an operator needs one", hint="pods.operator: slinky")
     for fault in scenario.faults:
         if isinstance(fault, ClusterFault):
+            if fault.kind == "jwt.rotate" and scenario.pods.operator:
+                raise UnsupportedError("jwt.rotate: pods of an operator mount their keys read-only")
             _refuse_target(fault, names)
 
 

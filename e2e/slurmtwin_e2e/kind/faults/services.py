@@ -151,7 +151,8 @@ class JwtRotate(Fault):
     def _set(self, key: bytes) -> None:
         text = base64.b64encode(key).decode()
         target = f"/proc/{self.pid}/root{JWT_KEY}"
-        self.tools.shell(self.node).run(f"echo {text} | base64 -d > {target} && kill -HUP {self.pid}")
+        command = f"echo {text} | base64 -d > {target} && kill -HUP {self.pid}"
+        self.tools.shell(self.node).run(command, secrets=[text])
         self.tools.api.patch(self.path, {"data": {"jwt_hs256.key": text}})
 
     def inject(self) -> None:
@@ -166,7 +167,7 @@ class JwtRotate(Fault):
             f"curl -s -m 5 -H 'X-SLURM-USER-NAME: slurm' -H 'X-SLURM-USER-TOKEN: {token}' "
             f"http://{pod.address}:6820/slurm/v0.0.42/nodes | jq -r '.errors[0].error // \"good\"'"
         )
-        return self.tools.shell(pod.node).run(script, check=False).text
+        return self.tools.shell(pod.node).run(script, check=False, secrets=[token]).text
 
     def prove(self) -> str:
         """The old token is refused."""
