@@ -30,6 +30,9 @@ REASONS: Final = Path("scenarios/phase-reasons.yaml")
 AGREE: Final = "agree"
 DIFFER: Final = "differ"
 UNKNOWN: Final = "unknown"
+CALL_MS: Final = 100
+"""A fault's call should begin this soon after its planned time."""
+CROWDED_LOAD: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,24 @@ def scenario_lines(
     return [*lines, ""], differing
 
 
+def calls_line(recordings: Path) -> str:
+    """How many calls of faults, over all recorded runs, began within CALL_MS of their planned time."""
+    late: dict[bool, list[float]] = {False: [], True: []}
+    for path in sorted(recordings.glob("*/*/pods/*/manifest.json")):
+        manifest = read_manifest(path.parent)
+        crowded = float(manifest.resources.get("host_load", 0)) >= CROWDED_LOAD
+        late[crowded] += manifest.results.get("fault_late_ms") or []
+    both = late[False] + late[True]
+    if not both:
+        return ""
+    in_time = [sum(ms <= CALL_MS for ms in some) for some in (both, late[False], late[True])]
+    return (
+        f"Calls of faults within {CALL_MS} ms of their planned time: {in_time[0]} of {len(both)} "
+        f"({100 * in_time[0] / len(both):.1f} %); {in_time[1]} of {len(late[False])} at a host load under {CROWDED_LOAD}, "
+        f"{in_time[2]} of {len(late[True])} above. A run with a call more than 1 s late is not recorded.\n"
+    )
+
+
 def load_reasons(path: Path) -> dict[str, str]:
     """SCENARIO/PHASE -> why it differs, one line each. Raises InputError for another form."""
     if not path.exists():
@@ -148,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--reasons", type=Path, default=REASONS)
     options = parser.parse_args(arguments)
     reasons = load_reasons(options.reasons)
-    lines = [HEAD]
+    lines = [HEAD, calls_line(options.recordings)]
     differing: set[str] = set()
     for path in (path for folder in options.scenarios for path in sorted(folder.glob("*.yaml"))):
         scenario = load_scenario(path)
