@@ -50,7 +50,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
-from slurmtwin.worlds.pod_operator import OperatorPart, rendered
+from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, NO_IMAGE, Keys, NameService, has_disk
@@ -334,7 +334,8 @@ class KubePart:
             return begin
 
         return DaemonPods(
-            slurmctld_begin=first(1, times.slurmctld_ns, slurmctld), slurmd_begin=first(pinned, slurmd_ns, slurmd),
+            slurmctld_begin=first(1, times.slurmctld_ns, slurmctld),
+            slurmd_begin=self._later(first(pinned, slurmd_ns, slurmd), pods.operator),
             config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS),
             config_attempt=world.streams.uniform_ns("configless.attempt", *ATTEMPT_NS),
             supervisor_look=world.streams.uniform_ns(
@@ -345,6 +346,14 @@ class KubePart:
             machine_memory=pod_objects.NODE_MEMORY,
             resolves=lambda: self.faults.names is None or self.faults.names.serves(),
         )  # fmt: skip
+
+    def _later(self, begin: Draw, operator: str) -> Draw:
+        """With the random wait that a design's workers have before they register (start_jitter_s)."""
+        jitter_s = design_of(operator).carrier.start_jitter_s if operator else 0
+        if not jitter_s:
+            return begin
+        wait = self._world.streams.uniform_ns("slurmd.jitter", 0, jitter_s * SECOND)
+        return lambda: begin() + wait()
 
     def _start_costs(self) -> StartCosts:
         """Sandbox and mounts are what a pod's start has beyond its container's."""

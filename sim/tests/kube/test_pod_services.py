@@ -16,6 +16,7 @@ from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
+OWN_PODS = {"workers": "pods", "scale_source": "replicas"}
 
 
 def play(name: str, **changed: Any) -> list[Event]:
@@ -205,6 +206,20 @@ def test_a_fault_of_an_operator_needs_one() -> None:
     """Before anything is deleted."""
     with pytest.raises(InputError, match="no operator runs here"):
         play("x1-controller-crash", faults=[{"at": "20s", "kind": "pod.delete", "target": "operator"}])
+
+
+def test_workers_of_a_design_with_a_jitter_register_one_by_one() -> None:
+    """Soperator's wait up to 30 s at random; Slinky's do not."""
+    spans = {}
+    for design in ("soperator", "slinky"):
+        slurm = load_scenario(FAULTS / "x33-slinky.yaml").model_dump(mode="json", by_alias=True)["slurm"]
+        nodes = [{"NodeName": "w-[0-7]", "CPUs": 1, "RealMemory": 200}]
+        pods = {"operator": design, "switches": OWN_PODS, "slurmd_process": "supervised"}
+        rows = play("x33-slinky", pods=pods, faults=[], slurm={**slurm, "nodes": nodes}, after="60s")
+        started = times(rows, Kind.SLURMD_STARTED)
+        assert len(started) == 8
+        spans[design] = max(started) - min(started)
+    assert spans["slinky"] < 5 < 15 < spans["soperator"] < 35
 
 
 def test_a_set_begins_with_as_many_workers_as_it_is_given() -> None:
