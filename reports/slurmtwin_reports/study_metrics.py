@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from slurmtwin.contract.scenario import COPY
 from slurmtwin_reports.checks.active_controller import BEGINS, ENDS
 from slurmtwin_reports.history import History, fault_of
 from slurmtwin_reports.job_table import JobRecord, JobTable, job_table
@@ -60,16 +61,22 @@ def _figures(
         return {"jobs": 0.0}
     begin, last = records[0].submit_ns or 0, records[-1].submit_ns or 0
     from_ns = begin + int((last - begin) * cut)
-    kept = [r for r in records if (r.submit_ns or 0) >= from_ns]
+    kept = [r for r in records if (r.submit_ns or 0) >= from_ns and r.key[0] < COPY]
+    copies = [r for r in records if r.key[0] >= COPY and (r.submit_ns or 0) >= from_ns]
     out: Figures = {"jobs": float(len(kept)), "unstarted": float(sum(r.wait_ns is None for r in kept))}
     out.update(_waits(kept, ""))
     for name, members in _classes(table, kept).items():
         out.update(_waits(members, f":{name}"))
+    turn = _turnarounds(kept, copies)
+    if turn:
+        out["mean_turnaround_s"] = sum(turn) / len(turn) / 1e9
     slow = [s for r in kept if (s := bounded_slowdown(r)) is not None]
     if slow:
         out["mean_bounded_slowdown"] = math.fsum(slow) / len(slow)
-    used = sum(a.cpus * a.busy_ns(table.end_ns) for r in kept for a in r.attempts)
+    used = sum(a.cpus * a.busy_ns(table.end_ns) for r in (*kept, *copies) for a in r.attempts)
     good = sum(a.cpus * a.busy_ns(table.end_ns) for r in kept for a in r.attempts if a.state == "COMPLETED")
+    if copies:
+        good += _of_copies(table, kept, copies, out)
     if used:
         out["goodput"] = good / used
     out["lost_core_hours"] = (used - good) / HOUR_NS
@@ -80,6 +87,26 @@ def _figures(
         if level is not None:
             out["utilisation"] = level / capacity
     return out
+
+
+def _turnarounds(kept: Sequence[JobRecord], copies: Sequence[JobRecord]) -> list[int]:
+    """From submission to the first successful end of a job or of a copy of it, in ns; jobs without one are left out."""
+    ends: dict[tuple[int, int], int] = {}
+    for record in (*kept, *copies):
+        for attempt in record.attempts:
+            if attempt.state == "COMPLETED" and attempt.end_ns is not None:
+                key = (record.key[0] % COPY, record.key[1])
+                ends[key] = min(attempt.end_ns, ends.get(key, attempt.end_ns))
+    return [ends[r.key] - (r.submit_ns or 0) for r in kept if r.key in ends]
+
+
+def _of_copies(table: JobTable, kept: Sequence[JobRecord], copies: Sequence[JobRecord], out: Figures) -> int:
+    """Useful CPU time of copies, where the job itself came to no good end; counts copies, and jobs done twice."""
+    ended = {r.key for r in kept for a in r.attempts if a.state == "COMPLETED"}
+    done = [(r, a) for r in copies for a in r.attempts if a.state == "COMPLETED"]
+    twice = [(r.key[0] % COPY, r.key[1]) in ended for r, _ in done]
+    out["moved"], out["run_twice"] = float(len(copies)), float(sum(twice))
+    return sum(a.cpus * a.busy_ns(table.end_ns) for (_, a), again in zip(done, twice, strict=True) if not again)
 
 
 def _pod_figures(history: History) -> Figures:

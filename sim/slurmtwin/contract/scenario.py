@@ -151,6 +151,18 @@ class GenerateFeedback(Strict):
 Generate = Annotated[GenerateLublin | GenerateBurst | GenerateFeedback, Field(discriminator="model")]
 
 
+COPY: Final = 1_000_000_000
+"""Job 7 that a dispatcher sends again, its cluster being lost, is job 1000000007; the time after that 2000000007."""
+
+
+class LinkCut(Strict):
+    """Nothing passes between the dispatcher and one cluster; the cluster itself works on."""
+
+    cluster: str
+    at: DurationNs
+    lasts: DurationNs = Field(gt=0)
+
+
 class Dispatch(Strict):
     """Who sends each job to one of several clusters, each a partition with nodes of its own (world twin)."""
 
@@ -160,6 +172,13 @@ class Dispatch(Strict):
     )
     staleness: DurationNs = Field(0, description="a cluster tells its load so often; 0: at every job")
     remembers: bool = Field(False, description="counts what it sent itself since it last heard")
+    delay: DurationNs = Field(0, description="one way between dispatcher and clusters, for jobs and for news")
+    away: DurationNs = Field(0, description="a job away from its user's home runs so much longer: it fetches its data")
+    cuts: list[LinkCut] = Field(default_factory=list, description="clusters out of the dispatcher's reach for a time")
+    lost_after: DurationNs = Field(
+        0, description="jobs of a cluster that is silent for so long are sent again to another, and the first copy is "
+        "cancelled when the cluster is back (MultiKueue's workerLostTimeout, 15m there); 0: never"
+    )  # fmt: skip
 
 
 class Workload(Strict):
@@ -352,6 +371,7 @@ _MODELS: Final = (
     SlurmFilePaths,
     JobLine,
     Dispatch,
+    LinkCut,
     Workload,
     WorkloadFile,
     GenerateLublin,

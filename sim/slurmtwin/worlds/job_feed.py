@@ -6,9 +6,12 @@ One request is looked at ahead, so a workload of any length needs no memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slurmtwin.contract.events import Kind
+from slurmtwin.contract.scenario import COPY
+from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld import event_details as details
 
 if TYPE_CHECKING:
@@ -52,7 +55,10 @@ class JobFeed:
         return len(self._waiting) + self._thinking
 
     def start(self) -> None:
-        """Plan the first request."""
+        """Plan the first request, and what cut links lead to."""
+        if self._dispatcher is not None:
+            for at, to, cluster in self._dispatcher.cuts:
+                self._cluster.env.call_at(at, self._cut, (at, to, cluster))
         self._next(None)
 
     def _next(self, _argument: object) -> None:
@@ -83,7 +89,56 @@ class JobFeed:
             self._thinking += 1
             return
         if self._dispatcher is not None:
-            request = self._dispatcher.place(request, cluster.env.now_ns)
+            wait_ns = self._dispatcher.wait_ns(request, cluster.env.now_ns)
+            if wait_ns:
+                self._later(wait_ns, self._thought, request)
+                return
+            placed = self._dispatcher.place(request, cluster.env.now_ns)
+            if placed is not request and self._dispatcher.delay_ns:
+                self._later(self._dispatcher.delay_ns, self._reach, placed)
+                return
+            request = placed
+        self._submit(request)
+
+    def _later(self, after_ns: int, what: Callable[[JobRequest], None], request: JobRequest) -> None:
+        self._thinking += 1
+        self._cluster.env.call_in(after_ns, what, request)
+
+    def _reach(self, request: JobRequest) -> None:
+        """A job has come to its cluster."""
+        self._thinking -= 1
+        self._submit(request)
+
+    # clusters out of reach
+
+    def _cut(self, link: tuple[int, int, int]) -> None:
+        """A link is cut from now on: a cluster that stays silent for too long loses its jobs."""
+        at, to, cluster = link
+        assert self._dispatcher is not None
+        self._tell(Kind.FAULT_INJECTED, cluster)
+        self._cluster.env.call_at(to, self._back, cluster)
+        lost_ns = self._dispatcher.lost_after_ns
+        if lost_ns and to - at > lost_ns:
+            self._cluster.env.call_at(at + lost_ns, self._lost, (to, cluster))
+
+    def _back(self, cluster: int) -> None:
+        self._tell(Kind.FAULT_CLEARED, cluster)
+
+    def _tell(self, kind: Kind, cluster: int) -> None:
+        assert self._dispatcher is not None
+        said = detail_text(fault={"kind": "link.cut", "target": self._dispatcher.name(cluster)})
+        self._cluster.sink.emit(self._cluster.env.now_ns, kind, "fault", None, None, None, None, said)
+
+    def _lost(self, what: tuple[int, int]) -> None:
+        """Every job that is not known to have ended is sent again; its first copy goes when the cluster is back."""
+        to, cluster = what
+        assert self._dispatcher is not None
+        for request in self._dispatcher.sent_to(cluster):
+            self._cluster.env.call_at(to, self._cancel, request.job_id)
+            self.deliver(replace(request, job_id=request.job_id + COPY, after_job=0, cancel_ns=None))
+
+    def _submit(self, request: JobRequest) -> None:
+        cluster = self._cluster
         if request.cancel_ns is not None:
             cancel_ns = max(request.cancel_ns, cluster.env.now_ns)
             cluster.env.call_at(cancel_ns, self._cancel, request.job_id)

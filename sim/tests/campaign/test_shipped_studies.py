@@ -15,8 +15,8 @@ from slurmtwin_reports.study_report import StudyFindings
 
 FOLDER = Path(__file__).parents[3] / "scenarios/studies"
 NAMES = (
-    "ha-of-slurmctld", "integrated-vs-multicluster", "oom-and-exclusive-nodes", "pinning-and-fragmentation",
-    "poll-versus-watch", "scale-in-and-deadlines",
+    "ha-of-slurmctld", "integrated-vs-multicluster", "many-clusters", "oom-and-exclusive-nodes",
+    "pinning-and-fragmentation", "poll-versus-watch", "scale-in-and-deadlines", "shared-machines",
 )  # fmt: skip
 
 
@@ -106,3 +106,30 @@ def test_coarser_pieces_wait_longer() -> None:
         for design in ("threads", "cores", "sockets", "nodes")
     ]
     assert waits[1] < waits[2] < waits[3]
+
+
+def test_a_cluster_cut_off_costs_less_wait_and_more_work_when_jobs_are_sent_again() -> None:
+    """Some run twice; without sending again none does."""
+    waited = _figures("many-clusters", "least-loaded", links="cut-wait")
+    again = _figures("many-clusters", "least-loaded", links="cut-again")
+    assert waited["lost_core_hours"] == 0
+    assert again["moved"] > 0
+    assert again["lost_core_hours"] > 0
+
+
+def test_a_fetch_of_data_makes_work_away_from_home_longer() -> None:
+    """An hour of it turns the better design."""
+    free, dear = (_figures("many-clusters", "least-loaded", away_min=m)["mean_turnaround_s"] for m in ("0", "60"))
+    home = _figures("many-clusters", "home")["mean_turnaround_s"]
+    assert free < home < dear
+
+
+def test_lent_machines_shorten_waits_and_taking_them_back_at_once_costs_work() -> None:
+    """More machine-hours for Slurm than apart; the services get theirs late, or jobs are requeued."""
+    apart, lent, taken = (
+        _figures("shared-machines", design) for design in ("apart", "lent-until-jobs-end", "lent-and-taken-back")
+    )
+    assert lent["pod_hours"] > apart["pod_hours"] + 20
+    assert lent["mean_wait_s"] < apart["mean_wait_s"]
+    assert lent["lost_core_hours"] == 0
+    assert taken["scale_in_s"] < lent["scale_in_s"]
