@@ -112,7 +112,7 @@ def study_page(findings: StudyFindings, command: str = "") -> Page:
 def _answer(
     findings: StudyFindings, first: Sequence[Difference], standing: Sequence[Difference]
 ) -> tuple[str, str, str]:
-    metric = _words(findings.metrics[0])
+    metric = metric_words(findings.metrics[0])
     if not first:
         return f"One design: {metric} by point", "hold", "nothing to compare"
     if not standing:
@@ -175,7 +175,8 @@ def _place(point: Point) -> str:
     return f"at {listed(f'{name} {level}' for name, level in point)}, " if point else ""
 
 
-def _words(metric: str) -> str:
+def metric_words(metric: str) -> str:
+    """`p95_wait_s:1 CPU` -> `95th percentile of wait of 1 CPU`."""
     name, _, group = metric.partition(":")
     text = name.removesuffix("_s").replace("_", " ").replace("p95", "95th percentile of")
     return f"{text} of {group}" if group else text
@@ -207,14 +208,14 @@ def _figures(findings: StudyFindings) -> Block | None:
         axis = f"difference to {findings.reference}{', s' if metric.split(':')[0].endswith('_s') else ''}"
         chart = Chart(
             Linear(low - margin, high + margin, axis), None,
-            f"Paired differences in {_words(metric)}", height=max(120, 60 + 16 * len(rows)),
+            f"Paired differences in {metric_words(metric)}", height=max(120, 60 + 16 * len(rows)),
         )  # fmt: skip
         chart.rule(0.0, "no difference")
         for place, found in enumerate(rows):
             half = found.difference.half or 0.0
             css = "c1" if found.stands else "c5"
             chart.whisker(found.difference.mean - half, found.difference.mean + half, place, len(rows), css)
-        figures.append(Figure(_words(metric).capitalize(), "rows in the order of the table below", chart.text()))
+        figures.append(Figure(metric_words(metric).capitalize(), "rows in the order of the table below", chart.text()))
     if not figures:
         return None
     hint = "Each line is one design at one point: the mean paired difference's 95 % interval."
@@ -228,8 +229,8 @@ def _differences(findings: StudyFindings) -> Block | None:
     for place, d in enumerate(findings.differences):
         levels = [level for _, level in d.point]
         rows.append([
-            d.design, *levels, _words(d.metric), _value(d.metric, d.reference.mean), _value(d.metric, d.other.mean),
-            _shown(d.metric, d.difference), f"{d.p_value:.2g}", "stands" if d.stands else "-",
+            d.design, *levels, metric_words(d.metric), _value(d.metric, d.reference.mean),
+            _value(d.metric, d.other.mean), _shown(d.metric, d.difference), f"{d.p_value:.2g}", "stands" if d.stands else "-",
         ])  # fmt: skip
         if d.stands:
             strong.add(place)
@@ -251,7 +252,7 @@ def _break_even(findings: StudyFindings) -> Block | None:
     ):  # those that change first
         others = listed(f"{name} {level}" for name, level in b.others) if b.others else "-"
         below = b.better_below if b.value is not None else f"{b.better_beyond}, beyond" if b.better_beyond else "-"
-        rows.append([b.design, _words(b.metric), b.factor, _turn(b), below, others])
+        rows.append([b.design, metric_words(b.metric), b.factor, _turn(b), below, others])
     header = ("Design", "Metric", "Factor", "Changes at", "Better below", "At")
     hint = f"Against {findings.reference}, straight between levels; 95 % by drawing seeds anew."
     return Block(
@@ -266,7 +267,7 @@ def _assumptions(findings: StudyFindings) -> Block | None:
     if not held:
         return None
     rows = [
-        [h.assumption, h.design, _words(h.metric), _shown(h.metric, h.guessed.difference),
+        [h.assumption, h.design, metric_words(h.metric), _shown(h.metric, h.guessed.difference),
          _shown(h.metric, h.found.difference), h.verdict]
         for h in held
     ]  # fmt: skip
@@ -301,8 +302,8 @@ def _sensitivity(findings: StudyFindings) -> Block | None:
             "has not seen."
         )
     hint = (
-        f"Difference to {findings.reference} in {_words(metric)}, all uncertain parameters varied together. Effect: "
-        "what growing the parameter from its low to its high does, on average; size: the same without sign; bend: "
+        f"Difference to {findings.reference} in {metric_words(metric)}, all uncertain parameters varied together. "
+        "Effect: what growing the parameter from its low to its high does, on average; size: the same without sign; bend: "
         "large where it acts through others. First and total: Sobol's shares of the variance, alone and with all it "
         f"acts through, of a quadratic surrogate. {shown[0]['seeds']} seeds a sample."
     )
@@ -318,7 +319,7 @@ def _means(findings: StudyFindings) -> Block:
             cells = ["-" if s is None else _shown(m, s) for m, s in zip(findings.metrics, shown, strict=True)]
             rows.append([design, *(level for _, level in point), *cells])
     factors = [name for name, _ in findings.table.points[0]] if findings.table.points else []
-    header = ("Design", *factors, *(_words(m) for m in findings.metrics))
+    header = ("Design", *factors, *(metric_words(m) for m in findings.metrics))
     return Block("Means", "With 95 % intervals over seeds.", table=Table(header, rows), file="means")
 
 
@@ -329,6 +330,7 @@ def _rests_on(findings: StudyFindings) -> Block:
         grade = study.get("grades", {}).get(design)
         if grade:
             lines.append(f"{design}: grade {grade}, {GRADES.get(grade[:1], 'ungraded')}.")
+    lines += study.get("caveats", [])
     if study.get("warm_up") == "mser-5":
         lines.append("Warm-up is cut by MSER-5 on waits, at the latest place that any design of a pair asks for.")
     if table.unsettled:

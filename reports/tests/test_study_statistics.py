@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from slurmtwin_reports.pages import render
+from slurmtwin_reports.study_markdown import write_kept
 from slurmtwin_reports.study_report import StudyFindings, study_page, write_study_report
 from slurmtwin_reports.study_statistics import (
     StudyTable,
@@ -177,3 +178,23 @@ def test_designs_that_begin_to_differ_say_where() -> None:
     (one,) = break_evens(StudyTable(results), "a", ["mean_wait_s"])
     assert one.value is None
     assert (one.equal_to, one.better_beyond) == (0.6, "b")
+
+
+def test_the_kept_page_says_what_the_page_says(tmp_path: Path) -> None:
+    """Answer, caveats and tables in Markdown; the CSV files carry every comparison; equal results, equal bytes."""
+    study = {
+        "name": "kept", "question": "Which?", "designs": {"a": {}, "b": {}}, "metrics": ["mean_wait_s"],
+        "grades": {"a": "B, x", "b": "C, y"}, "caveats": ["Waits of those who never came are in no mean."],
+    }  # fmt: skip
+    findings = StudyFindings(study, _study(lambda x: 100 * (0.65 - x)))
+    target = write_kept(tmp_path, findings, "slurmtwin study kept.yaml")
+    text = target.read_text()
+    assert study_page(findings, "").answer in text
+    assert "grade C, y" in text
+    assert "- Waits of those who never came are in no mean." in text
+    assert "slurmtwin study kept.yaml" in text
+    rows = (tmp_path / "kept/tables/differences.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(findings.differences)
+    before = {p.name: p.read_bytes() for p in tmp_path.rglob("*.*") if p.is_file()}
+    write_kept(tmp_path, findings, "slurmtwin study kept.yaml")
+    assert {p.name: p.read_bytes() for p in tmp_path.rglob("*.*") if p.is_file()} == before

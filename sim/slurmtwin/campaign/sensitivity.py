@@ -34,6 +34,8 @@ class Sampling:
     trajectories: int = 6
     spread: int = 80
     seeds: int = 3
+    design: str = ""
+    """The one that is held against the reference; empty: each."""
 
 
 def sampled_study(loaded: LoadedStudy, sampling: Sampling) -> tuple[LoadedStudy, Array, Array]:
@@ -41,6 +43,11 @@ def sampled_study(loaded: LoadedStudy, sampling: Sampling) -> tuple[LoadedStudy,
     uncertain = loaded.study.uncertain
     if not uncertain:
         raise InputError("the study has no `uncertain` parameters", hint="see docs/how-to/own-study.md")
+    designs = loaded.study.designs
+    if sampling.design:
+        if sampling.design not in designs or sampling.design == loaded.study.reference:
+            raise InputError(f"no design {sampling.design!r} to hold against {loaded.study.reference}")
+        designs = {name: designs[name] for name in designs if name in (loaded.study.reference, sampling.design)}
     names = list(uncertain)
     walks, spread = morris_samples(names, sampling.trajectories), spread_samples(names, sampling.spread)
     base = _with_first_levels(loaded)
@@ -49,7 +56,7 @@ def sampled_study(loaded: LoadedStudy, sampling: Sampling) -> tuple[LoadedStudy,
     study = loaded.study.model_copy(
         update={
             "name": f"{loaded.study.name[:50]}-sensitivity", "factors": [Factor(name=SAMPLE, levels=levels)],
-            "crossing": "all", "seeds": Seeds(first=loaded.study.seeds.first, count=sampling.seeds),
+            "crossing": "all", "designs": designs, "seeds": Seeds(first=loaded.study.seeds.first, count=sampling.seeds),
         }
     )  # fmt: skip
     return LoadedStudy(study=study, base=base, folder=loaded.folder, path=loaded.path), walks, spread

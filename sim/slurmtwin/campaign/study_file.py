@@ -86,6 +86,7 @@ class Study(Strict):
     seeds: Seeds = Seeds()
     metrics: list[str] = Field(default=["mean_wait_s", "p95_wait_s", "mean_bounded_slowdown"], min_length=1)
     warm_up: Literal["mser-5", "none"] = "mser-5"
+    caveats: list[str] = Field(default_factory=list, description="what of the answer comes from how it is modelled")
     uncertain: dict[str, Uncertain] = Field(default_factory=dict, description="what `slurmtwin sensitivity` varies")
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)

@@ -79,7 +79,7 @@ def made_for(card: Card, cell: Cell, designs: Path) -> str:
         scenario_of_cell(card, cell, designs, number).model_dump_json(by_alias=True, exclude_defaults=True)
         for number in (0, 1)
     ]
-    phases = [card.phase(cell, recorded).model_dump_json() for recorded in (False, True)]
+    phases = [card.phase(cell, recorded).model_dump_json(exclude_defaults=True) for recorded in (False, True)]
     named = cell.recorded.scenario if cell.recorded else ""
     return sha256_text(json.dumps([asked, phases, named, card.replications]))[:16]
 

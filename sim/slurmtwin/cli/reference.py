@@ -1,8 +1,9 @@
-"""The reference pages of the docs, generated from the code: commands, scenario and study keys, event kinds."""
+"""The reference pages of the docs, generated from the code: commands, scenario and study keys, events, settings."""
 
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,7 +22,49 @@ def pages() -> dict[str, str]:
         "scenario.md": _schema("Scenario files", scenario_json_schema()),
         "study.md": _schema("Study files", Study.model_json_schema(by_alias=True)),
         "events.md": _events(),
+        "settings.md": _settings(),
     }
+
+
+def _settings() -> str:
+    """Every option of Slurm's files that the twin knows, with its defaults (workload/slurm_defaults.yaml)."""
+    from slurmtwin.contract.yaml_file import load_yaml, plain
+    from slurmtwin.workload import slurm_conf
+
+    document = plain(load_yaml(Path(slurm_conf.__file__).with_name("slurm_defaults.yaml")))
+    intro = (
+        "Options of slurm.conf and of its NodeName and PartitionName lines in Slurm 22.05, 24.11 and 26.05. What would "
+        "change results and is not modelled stops a run, unless it is waived (`--waive OPTION`, `slurm.waive`)."
+    )
+    out = ["# Settings of Slurm", "", intro, ""]
+    for section, groups in document.items():
+        if not isinstance(groups, dict):
+            continue
+        out += [f"## {section}", "", "| option | default | source |", "|---|---|---|"]
+        out += [
+            f"| `{name}` | {_cell(_by_version(entry.get('default', '')))} | {_cell(entry.get('source', ''))} |"
+            for name, entry in groups.get("modelled", {}).items()
+        ]
+        for group, says in _OTHER_GROUPS.items():
+            entries = groups.get(group, [])
+            if entries:
+                out += ["", f"{says}:", ""]
+                out += [f"- {', '.join(f'`{name}`' for name in e['names'])}: {_cell(e['why'])}" for e in entries]
+        out.append("")
+    return "\n".join(out)
+
+
+_OTHER_GROUPS = {
+    "harmless": "Cannot change what is scheduled, when or where",
+    "not_modelled": "Not modelled, a warning names it",
+    "changes": "Would change results and is not modelled, an error unless waived",
+}
+
+
+def _by_version(default: Any) -> str:
+    if isinstance(default, dict):
+        return ", ".join(f"{version}: {_by_version(value)}" for version, value in default.items())
+    return "" if default == "" else f"`{default}`"
 
 
 def _commands() -> str:

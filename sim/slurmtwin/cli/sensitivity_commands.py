@@ -21,10 +21,11 @@ FILE = "sensitivity.json"
 @click.option("--trajectories", type=click.IntRange(2), default=6, show_default=True, help="Morris' walks.")
 @click.option("--samples", type=click.IntRange(8), default=80, show_default=True, help="Further samples.")
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Replications of each sample.")
+@click.option("--design", default="", metavar="NAME", help="Only this design against the baseline.")
 @click.option("--workers", type=click.IntRange(0), default=0, help="Processes here; 0: one per processor.")
 @command("sensitivity")
 def sensitivity(
-    file: str, out: str, trajectories: int, samples: int, seeds: int, workers: int, as_json: bool
+    file: str, out: str, trajectories: int, samples: int, seeds: int, design: str, workers: int, as_json: bool
 ) -> ExitCode:
     """Vary the `uncertain` parameters of a study FILE: Morris' effects and Sobol's indices of each difference."""
     from slurmtwin.campaign.campaign import Split
@@ -35,7 +36,7 @@ def sensitivity(
     from slurmtwin.contract.manifest import write_atomic
 
     loaded, folder = load_study(file), Path(out)
-    sampling = Sampling(trajectories, samples, seeds)
+    sampling = Sampling(trajectories, samples, seeds, design)
     campaign, found = run_sensitivity(
         loaded, folder / "sensitivity", sampling, Split(workers=workers), Teller().tell
     )  # fmt: skip

@@ -31,10 +31,11 @@ QUICK_SEEDS = 4
 @click.option("--seeds", type=click.IntRange(1), help="Replications, instead of the file's count.")
 @click.option("--quick", is_flag=True, help=f"{QUICK_SEEDS} replications: a first look in a few minutes.")
 @click.option("--report", help="Write what the study says as one offline HTML file.")
+@click.option("--keep", metavar="DIR", help="Write it for the documentation: DIR/NAME.md, .html and tables as CSV.")
 @command("study")
 def study(
     file: str, out: str, workers: int, scheduler: str, shard: str, only: str, retry_failed: bool, seeds: int | None,
-    quick: bool, report: str | None, as_json: bool,
+    quick: bool, report: str | None, keep: str | None, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Run a study FILE: its designs at every level of its factors with every seed; goes on where it stopped."""
     from slurmtwin.campaign.campaign import Split, parse_shard, run_campaign
@@ -48,7 +49,7 @@ def study(
     campaign = _until_narrow(loaded, Path(out), split, seeds, campaign)
     document = _document(campaign, file, out)
     if campaign.results is not None and not only:
-        _write_findings(loaded, Path(out), campaign.results, report)
+        _write_findings(loaded, Path(out), campaign.results, report, keep)
     if as_json:
         emit_json("study", document)
     else:
@@ -81,7 +82,9 @@ def _until_narrow(
     return campaign
 
 
-def _write_findings(loaded: LoadedStudy, out: Path, results: list[dict[str, Any]], report: str | None) -> None:
+def _write_findings(
+    loaded: LoadedStudy, out: Path, results: list[dict[str, Any]], report: str | None, keep: str | None
+) -> None:
     """The tables of the study in its folder, and the page where one is asked for."""
     import json
     import shlex
@@ -97,6 +100,11 @@ def _write_findings(loaded: LoadedStudy, out: Path, results: list[dict[str, Any]
     if report:
         write_study_report(Path(report), findings, " ".join(["slurmtwin", *map(shlex.quote, sys.argv[1:])]))
         say(f"report: {report}")
+    if keep:
+        from slurmtwin_reports.study_markdown import write_kept
+
+        again = f"slurmtwin study {loaded.path} --out {loaded.study.name} --keep {keep}"
+        say(f"kept: {write_kept(Path(keep), findings, again)}")
 
 
 def _document(campaign: Campaign, file: str, out: str) -> dict[str, Any]:

@@ -104,3 +104,14 @@ def test_a_study_without_uncertain_parameters_is_refused(study_file: Path) -> No
     """There is nothing to vary."""
     with pytest.raises(InputError, match="uncertain"):
         sampled_study(load_study(study_file), Sampling())
+
+
+def test_one_design_alone_is_held_against_the_baseline(study_file: Path) -> None:
+    """Another name, or the baseline's own, is refused."""
+    study_file.write_text(study_file.read_text() + UNCERTAIN)
+    loaded = load_study(study_file)
+    sampled, *_ = sampled_study(loaded, Sampling(2, 4, 1, "builtin"))
+    assert list(sampled.study.designs) == ["backfill", "builtin"]
+    for wrong in ("backfill", "none"):
+        with pytest.raises(InputError, match=wrong):
+            sampled_study(loaded, Sampling(2, 4, 1, wrong))

@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from slurmtwin.campaign.study_file import Study
 from slurmtwin.cli.main import COMMANDS
 from slurmtwin.cli.reference import pages
 from slurmtwin.contract.events import Kind
-from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.contract.yaml_file import load_yaml, plain
+from slurmtwin.worlds.twin import run_scenario
+from slurmtwin_operator.designs import load_design
 
 DOCS = Path(__file__).parents[3] / "docs"
 _BLOCK = re.compile(r"^```\{code-block\} (\w+)\n(?::caption: ([^\n]+)\n)?(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -55,6 +59,21 @@ def test_the_reference_names_every_command_key_and_kind() -> None:
         assert f"| `{field.alias or key}` |" in found["scenario.md"]
     for kind in Kind:
         assert f"| `{kind.value}` |" in found["events.md"]
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "how-to").glob("*.md")), ids=lambda page: page.stem)
+def test_every_document_of_a_how_to_is_a_valid_one(page: Path, tmp_path: Path) -> None:
+    """What begins with `schema:` is read as such a file; scenarios run in the twin, if only for a while."""
+    for place, body in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)):
+        path = tmp_path / f"{place}.yaml"
+        path.write_text(body)
+        kind = body.split("\n", 1)[0].removeprefix("schema: ")
+        if kind == "slurmtwin/scenario/1":
+            assert run_scenario(load_scenario(path), tmp_path).event_count > 10
+        elif kind == "slurmtwin/design/1":
+            assert load_design(path).name
+        elif kind == "slurmtwin/study/1":
+            assert Study.model_validate(plain(load_yaml(path))).metrics
 
 
 def test_every_page_is_reached_from_the_index() -> None:
