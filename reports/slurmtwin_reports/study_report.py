@@ -230,7 +230,8 @@ def _differences(findings: StudyFindings) -> Block | None:
         levels = [level for _, level in d.point]
         rows.append([
             d.design, *levels, metric_words(d.metric), _value(d.metric, d.reference.mean),
-            _value(d.metric, d.other.mean), _shown(d.metric, d.difference), f"{d.p_value:.2g}", "stands" if d.stands else "-",
+            _value(d.metric, d.other.mean), _shown(d.metric, d.difference), f"{d.p_value:.2g}",
+            "stands" if d.stands else "-",
         ])  # fmt: skip
         if d.stands:
             strong.add(place)
@@ -303,8 +304,8 @@ def _sensitivity(findings: StudyFindings) -> Block | None:
         )
     hint = (
         f"Difference to {findings.reference} in {metric_words(metric)}, all uncertain parameters varied together. "
-        "Effect: what growing the parameter from its low to its high does, on average; size: the same without sign; bend: "
-        "large where it acts through others. First and total: Sobol's shares of the variance, alone and with all it "
+        "Effect: what growing the parameter from its low to its high does, on average; size: the same without sign; "
+        "bend: large where it acts through others. First and total: Sobol's shares of the variance, alone and with all it "
         f"acts through, of a quadratic surrogate. {shown[0]['seeds']} seeds a sample."
     )
     header = ("Design", "Parameter", "Effect", "Size", "Bend", "First", "Total")
