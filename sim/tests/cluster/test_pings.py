@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 
 
@@ -234,3 +236,36 @@ def test_a_request_to_register_waits_in_the_socket_of_a_frozen_slurmd(rig: Calla
     r.cluster.slurmds.thaw(1)
     r.until(2001)
     assert r.times(Kind.NODE_UP) == [2000.0]
+
+
+class Late:
+    """A coarse clock that is always, or never, seen a second later."""
+
+    def __init__(self, late: bool) -> None:
+        self._late = late
+
+    def late(self) -> bool:
+        """What CoarseClock draws."""
+        return self._late
+
+
+@pytest.mark.parametrize(("late", "told"), [(False, 14.755), (True, 15.75)])
+def test_a_coarse_clock_shows_a_tick_in_its_second_or_one_later(
+    rig: Callable[..., Any], late: bool, told: float
+) -> None:
+    """docs/surprises.md: due at 3.75 or 4.75 (whole Unix seconds here), lost 10.275 s later, told at the next look."""
+    r = rig("26.05", slurmds=0b1110)
+    r.ctld.nodes_lifecycle.pings.clock = Late(late)
+    r.ctld.nodes_lifecycle.late_answers = False
+    r.until(2000)
+    assert r.times(Kind.NODE_NOT_RESPONDING)[0] == pytest.approx(told, abs=0.001)
+
+
+def test_how_often_it_is_late_is_known_from_quiet_runs_alone() -> None:
+    """Seven ticks of 24: the share is drawn once for a host, and lies around 0.3."""
+    shares = []
+    for seed in range(200):
+        clock = CoarseClock(np.random.default_rng(seed))
+        shares.append(sum(clock.late() for _ in range(200)) / 200)
+    assert 0.25 < np.mean(shares) < 0.36
+    assert np.std(shares) > 0.06
