@@ -98,8 +98,8 @@ def listed(items: Iterable[str]) -> str:
 
 
 def mix(counts: Sequence[int], shapes: Sequence[str]) -> str:
-    """`20 x 80x517018M and 48 x 12x91832M`."""
-    return listed(f"{count} × {shape}" for count, shape in zip(counts, shapes, strict=True))
+    """`20 x 80x517018M and 48 x 12x91832M`; a shape whose memory is not known is so many CPUs."""
+    return listed(f"{count} × {shape}{' CPU' * shape.isdigit()}" for count, shape in zip(counts, shapes, strict=True))
 
 
 def cells(rows: Iterable[Sequence[Any]]) -> list[list[str]]:
