@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from slurmtwin.campaign.planning.search import by_sweep, fewest
 from slurmtwin.campaign.planning.shapes import Cluster, cluster_of
 from slurmtwin.campaign.planning.target import classes_of, parse_target, quantile, wait_table
 from slurmtwin.campaign.planning.trace import PlanTrace, plan_trace
+from slurmtwin.campaign.planning.trace_jobs import columns_of, fits_some_node
 from slurmtwin.contract.errors import InputError
 from slurmtwin.workload.recorded_waits import recorded_waits_s
 from slurmtwin.workload.slurm_conf import cluster_conf
@@ -150,6 +152,26 @@ def test_the_days_that_fill_the_cluster_are_not_counted(tmp_path: Path) -> None:
     assert 1.8 * 86_400 <= trace.warm_up_s <= 2.2 * 86_400
     assert int(trace.counted.sum()) == sum(1 for k in range(144 * 12) if k * 600 >= trace.warm_up_s)
     assert any(note.startswith("warm-up: the first") for note in trace.notes)
+
+
+def test_jobs_that_no_node_can_hold_are_left_out_and_named(tmp_path: Path) -> None:
+    """One of forty wants 9 CPUs on a node of 8 at most; where half do, the shapes are wrong and nothing is planned."""
+    rows = [(k * 3600, 0, 60, 1, 120) for k in range(40)]
+    few = _swf(tmp_path / "few.swf", rows)
+    cluster = cluster_of(replay_scenario(["4x8x32G"]), tmp_path)
+    conf, _ = cluster_conf(cluster.scenario, tmp_path)
+    requests = list(trace_of(few, "swf"))
+    columns = columns_of(requests, conf)
+    large = replace(columns, cpus=np.where(columns.number == 7, 9, columns.cpus), nodes=np.ones(40, np.int64))
+    assert np.flatnonzero(~fits_some_node(large, conf)).tolist() == [6]
+    hungry = replace(columns, memory=np.where(columns.number > 20, 40_000, 100))
+    assert int(fits_some_node(hungry, conf).sum()) == 20
+    dump = tmp_path / "t.sacct"
+    lines = [f"{k}|2024-01-01T0{k}:00:00|2024-01-01T0{k}:00:00|2024-01-01T0{k}:00:00|00:01:00|COMPLETED|1|1|64G"
+             for k in range(1, 6)]  # fmt: skip
+    dump.write_text("\n".join(["JobIDRaw|Submit|Eligible|Start|Elapsed|State|ReqCPUS|ReqNodes|ReqMem", *lines]) + "\n")
+    with pytest.raises(InputError, match="5 of 5 jobs fit no node"):
+        plan_trace(trace_of(dump, "sacct"), dump, "sacct", conf)
 
 
 def test_growth_adds_jobs_of_the_same_kind_and_leaves_the_others(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from slurmtwin.campaign.planning.target import classes_of, wait_table
 from slurmtwin.campaign.planning.trace import PlanTrace, demand
 from slurmtwin.contract.errors import InputError
 
+FURTHEST: Final = 100
+"""Whoever needs more than so many times today's nodes does not wait for nodes."""
 CURVE: Final = (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5)
 """Points of the curve, as parts of the answer; today's count is one more."""
 
@@ -38,6 +40,7 @@ class PlanOptions:
     """Processor seconds, as estimated, that a replay in the twin may take; of a longer one the leading part is run."""
     workers: int = 0
     largest: int = LARGEST
+    """No more than so many, nor than FURTHEST times today's."""
     sweep: bool = False
     """Try every count in the quick model instead of bisecting."""
 
@@ -85,9 +88,10 @@ def make_plan(
 
 def _search(trace: PlanTrace, guide: Guide, options: PlanOptions, today: int) -> int:
     meets = remembered(lambda n: guide.meets(trace.columns, trace.counted, guide.cluster.counts(n)))
-    found = fewest(meets, today, 1, options.largest)
+    largest = min(options.largest, FURTHEST * today)
+    found = fewest(meets, today, 1, largest)
     if found is None:
-        raise InputError(f"no number of nodes up to {options.largest} meets {guide.targets[0].text} on this trace")
+        raise InputError(f"no number of nodes up to {largest} meets {guide.targets[0].text} on this trace")
     if options.sweep:
         found = by_sweep(meets, 1, max(2 * found, today)) or found
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from slurmtwin.campaign.planning.target import classes_of
-from slurmtwin.campaign.planning.trace_jobs import TraceColumns, columns_of
+from slurmtwin.campaign.planning.trace_jobs import TraceColumns, columns_of, fits_some_node
 from slurmtwin.contract.errors import InputError
 from slurmtwin.engine.random_streams import generator
 from slurmtwin.workload.recorded_waits import recorded_waits_s
@@ -27,6 +27,8 @@ HOUR_S: Final = 3_600
 LONG_TRACE_S: Final = 28 * DAY_S
 """From so long on whole weeks are drawn, else whole days."""
 LEAST_BLOCKS: Final = 8
+MOST_REFUSED: Final = 0.05
+"""Of more jobs that no node can hold, the shapes are not those of the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,10 @@ def plan_trace(
         requests, known = _grown(requests, known, growth, seed)
         notes.append(f"{growth:+.0%} jobs: each is there again with that chance, a whole number of days away")
     columns = columns_of(requests, conf)
+    fits = fits_some_node(columns, conf)
+    if not fits.all():
+        notes.append(_refused(columns, fits, path))
+        columns = columns.take(np.flatnonzero(fits))
     by_number = {job.job_id: place for place, job in enumerate(requests)}
     order = np.array([by_number[number] for number in columns.number.tolist()])
     requests = [requests[place] for place in order]
@@ -120,6 +126,17 @@ def plan_trace(
         notes.append(f"{unsupported} jobs are arrays or wait for others: the quick model takes each as one plain job")
     counted = (columns.submit - columns.submit[0] >= warm_up_s).astype(np.uint8)
     return PlanTrace(tuple(requests), columns, known, counted, warm_up_s, stream.account.as_dict(), tuple(notes))
+
+
+def _refused(columns: TraceColumns, fits: Any, path: Path) -> str:
+    """What is said of jobs that slurmctld would refuse. Raises InputError where they are more than a few."""
+    number, first = int((~fits).sum()), int(np.flatnonzero(~fits)[0])
+    memory = int(columns.memory[first])
+    one = f"the first is job {columns.number[first]}: {columns.cpus[first]} CPUs and {memory} MiB on a node"
+    if number > MOST_REFUSED * len(columns):
+        hint = "name CPUs and memory of a node: --nodes 100x64x256G, or --slurm-conf FILE"
+        raise InputError(f"{path}: {number} of {len(columns)} jobs fit no node of today's shapes; {one}", hint=hint)
+    return f"{number} jobs fit no node of today's shapes, however many there are, and are left out; {one}"
 
 
 def _warm_up_s(columns: TraceColumns) -> int:

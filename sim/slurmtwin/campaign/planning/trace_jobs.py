@@ -75,6 +75,20 @@ def columns_of(requests: Sequence[JobRequest], conf: ClusterConf) -> TraceColumn
     return TraceColumns(*(np.ascontiguousarray(column) for column in table[order].T))
 
 
+def fits_some_node(columns: TraceColumns, conf: ClusterConf) -> Any:
+    """Which jobs could run if there were as many as they like of each node: else slurmctld refuses them."""
+    members = [set(part.nodes) for part in conf.partitions]
+    kinds = {
+        (node.cpus, node.real_memory_mib - node.mem_spec_limit_mib, tuple(node.name in names for names in members))
+        for node in conf.nodes
+    }
+    wanted = np.where(columns.nodes > 0, columns.cpus, 1)
+    fits = np.zeros(len(columns), bool)
+    for cpus, memory, member in sorted(kinds):
+        fits |= np.array(member, bool)[columns.partition] & (wanted <= cpus) & (columns.memory <= memory)
+    return fits
+
+
 def _row(job: JobRequest, conf: ClusterConf, partition: int, linear: bool) -> tuple[int, ...]:
     """submit, run, limit, nodes, cpus, memory, whole of one request."""
     per_task = job.cpus_per_task or 1
