@@ -2,8 +2,8 @@
 
 As slurm-bridge leaves them to Kubernetes: a pod is created with its node, its container runs 20 s, and it is deleted
 when it has succeeded. API server, watches, kubelets and container runtimes are the twin's own, rows of the collector
-included, Event objects not; Slurm's own part (bench of jobs) and the operator's are not in it. Prints states per second
-of CPU time: a pod passes created and bound, running, ended, deleted.
+included, Event objects not; Slurm's own part (bench of jobs) and the operator's are not in it. Prints per second of CPU
+time the states that pods pass (created and bound, running, ended, deleted) and the facts that are told of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -31,6 +32,8 @@ from slurmtwin.models.kubelet.program import Service
 
 STATES = 4
 """Of a pod's life: created (and bound), running, ended, deleted."""
+FACTS = 8
+"""Of the same: created, scheduled, container started, ready, container ended, unready, ended, deleted."""
 EVERY_NS = 5 * MS
 GC_THRESHOLDS = (100_000, 50, 50)
 """As worlds/twin.py has them for every run."""
@@ -50,13 +53,20 @@ class PodRun:
     left: int
 
     @property
+    def facts_per_s(self) -> float:
+        """Facts told of pods per second of CPU time."""
+        return FACTS * self.pods / self.cpu_s
+
+    @property
     def states_per_s(self) -> float:
         """Pod states reached per second of CPU time."""
         return STATES * self.pods / self.cpu_s
 
 
-def run_pods(pods: int, nodes: int = 1000) -> PodRun:
-    """One pod each 5 ms, in turn over the nodes, until all are gone."""
+def run_pods(
+    pods: int, nodes: int = 1000, every_ns: int = EVERY_NS, told: Callable[[int, EventSink], object] | None = None
+) -> PodRun:
+    """One pod each 5 ms, in turn over the nodes, until all are gone; `told` hears the number of each beforehand."""
     env = Environment()
     server = ApiServer(env, lambda: 10 * MS)
     sink = EventSink("pods", "twin")
@@ -72,10 +82,12 @@ def run_pods(pods: int, nodes: int = 1000) -> PodRun:
     containers = (Container(name="c", milli_cpu=1000, memory=1 << 30),)
 
     def create(number: int) -> None:
+        if told is not None:
+            told(number, sink)
         spec = PodSpec(node_name=f"n{number % nodes}", containers=containers, restart_policy="Never")
         client.create(Pod(meta=Meta(name=f"p{number}", namespace="d"), spec=spec))
         if number + 1 < pods:
-            env.call_in(EVERY_NS, create, number + 1)
+            env.call_in(every_ns, create, number + 1)
 
     env.call_at(10 * SECOND, create, 0)
     thresholds = gc.get_threshold()
@@ -117,7 +129,8 @@ def main(pods: int, nodes: int) -> int:
     print(  # noqa: T201
         f"{pods} pods on {nodes} nodes: {best.cpu_s:.2f} s of CPU, {1e6 * best.cpu_s / pods:.0f} us a pod, "
         f"{best.states_per_s:,.0f} states/s ({', '.join(f'{run.states_per_s:,.0f}' for run in runs)}), "
-        f"{best.writes / best.cpu_s:,.0f} changes/s, {best.rows} rows, {best.engine_events} events, {best.event_hash}"
+        f"{best.facts_per_s:,.0f} facts/s, {best.writes / best.cpu_s:,.0f} stored changes/s, "
+        f"{best.rows} rows, {best.engine_events} events, {best.event_hash}"
     )
     return best.left
 

@@ -533,7 +533,10 @@ def key_of(item: Object) -> str:
 
 def fits(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """A matchLabels selector; an empty one fits everything."""
-    return all(labels.get(name) == value for name, value in selector.items())
+    for name in selector:  # noqa: SIM110  a generator costs twice as much
+        if labels.get(name) != selector[name]:
+            return False
+    return True
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> Toleration | None:

@@ -1,0 +1,60 @@
+"""Pods that live and go: how many, at what cost, and that nothing of them stays."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+from pod_cluster import PodRun, run_pods
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.engine.event_sink import EventSink
+
+COUNTS = (4240, 9131, 1520)
+"""(rows, events of the engine, changes at the server) of 300 pods on 10 nodes: they move when the models do."""
+
+
+@pytest.fixture(scope="module")
+def small() -> PodRun:
+    return run_pods(300, 10)
+
+
+def test_the_number_of_events_of_a_pod_is_what_it_was(small: PodRun) -> None:
+    """More events for the same pods is a slower twin on any machine."""
+    assert (small.rows, small.engine_events, small.writes) == COUNTS
+
+
+def test_every_pod_comes_and_goes(small: PodRun) -> None:
+    """14 rows each: eight facts, six of them dated by kubelet or server as well as received."""
+    assert small.left == 0
+    assert small.rows >= 14 * small.pods
+
+
+def test_a_run_ten_times_as_long_holds_no_more() -> None:
+    """Python's own count of live bytes when 200 pods have come, and when 2,000 have: 60 of them live at a time."""
+    held: dict[int, int] = {}
+
+    def look(number: int, sink: EventSink) -> None:
+        if number in (200, 2000):
+            assert sink.event_hash  # rows that wait for their block are written
+            gc.collect()
+            held[number] = tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        run_pods(2001, 10, SECOND // 2, look)
+    finally:
+        tracemalloc.stop()
+    assert held[2000] <= 1.05 * held[200], held
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(1800)
+def test_states_per_second(figures: dict[str, float]) -> None:
+    """20,000 pods, one per job, on 1,000 nodes: CPU time, best of three (bar: 20,000 states/s)."""
+    best: Any = min((run_pods(20_000, 1000) for _ in range(3)), key=lambda run: run.cpu_s)
+    figures["states/s"] = round(best.states_per_s)
+    figures["facts/s"] = round(best.facts_per_s)
+    figures["us a pod"] = round(1e6 * best.cpu_s / best.pods)
