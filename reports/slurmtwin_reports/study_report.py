@@ -23,6 +23,9 @@ from slurmtwin_reports.svg import Chart, Linear
 GRADES: Final = {
     "A": "run against the real operator", "B": "mechanisms recorded on a cluster", "C": "read only",
 }  # fmt: skip
+NOWHERE: Final = "nowhere"
+ROWS: Final = 60
+"""Lines of a figure; a page says where there are more."""
 MORE_IS_BETTER: Final = ("goodput", "utilisation")
 
 
@@ -150,10 +153,11 @@ def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Seq
         f"{shown[1]}; the difference is {_value(largest.metric, largest.difference.mean)} ± "
         f"{_value(largest.metric, largest.difference.half or 0.0)}."
     )
+    if findings.study.get("crossing") == "one-at-a-time" and len(findings.table.points) > 1:
+        text = f"{_at_base(findings, first)} {text}"
     turns = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.value is not None]
-    if turns:
-        one = turns[0]
-        text += f" The better design changes at {one.factor} = {_turn(one)}."
+    for one in turns[:3]:
+        text += f" {one.better_below} is better than {_other(findings, one)} below {one.factor} = {_turn(one)}."
     starts = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.equal_to is not None]
     if starts and not turns:
         one = starts[0]
@@ -161,11 +165,25 @@ def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Seq
     return text
 
 
+def _at_base(findings: StudyFindings, first: Sequence[Difference]) -> str:
+    """The differences where every factor has its first level."""
+    said = [
+        f"{d.design} {_value(d.metric, d.difference.mean)} ± {_value(d.metric, d.difference.half or 0.0)}"
+        f"{'' if d.stands else ' (within chance)'}"
+        for d in first if d.point == findings.table.points[0]
+    ]  # fmt: skip
+    return f"With every factor at its first level, against {findings.reference}: {listed(said)}."
+
+
+def _other(findings: StudyFindings, found: BreakEven) -> str:
+    return findings.reference if found.better_below == found.design else found.design
+
+
 def _turn(found: BreakEven) -> str:
     if found.equal_to is not None:
         return f"equal to {found.equal_to:g}"
     if found.value is None:
-        return "nowhere"
+        return NOWHERE
     if found.low is None or found.high is None:
         return f"{found.value:.3g} (uncertain)"
     return f"{found.value:.3g} ({found.low:.3g} to {found.high:.3g})"
@@ -197,7 +215,8 @@ def _figures(findings: StudyFindings) -> Block | None:
     """Differences with their intervals, one figure per metric: a row for each point and design."""
     figures = []
     for metric in findings.metrics:
-        rows = [d for d in findings.differences if d.metric == metric][:24]
+        every = [d for d in findings.differences if d.metric == metric]
+        rows = every[:ROWS]
         if not rows:
             continue
         ends = [d.difference.mean + s * (d.difference.half or 0.0) for d in rows for s in (-1, 1)]
@@ -215,7 +234,10 @@ def _figures(findings: StudyFindings) -> Block | None:
             half = found.difference.half or 0.0
             css = "c1" if found.stands else "c5"
             chart.whisker(found.difference.mean - half, found.difference.mean + half, place, len(rows), css)
-        figures.append(Figure(metric_words(metric).capitalize(), "rows in the order of the table below", chart.text()))
+        note = "rows in the order of the table below"
+        if len(rows) < len(every):
+            note = f"the first {len(rows)} of {len(every)} {note}"
+        figures.append(Figure(metric_words(metric).capitalize(), note, chart.text()))
     if not figures:
         return None
     hint = "Each line is one design at one point: the mean paired difference's 95 % interval."
@@ -305,8 +327,8 @@ def _sensitivity(findings: StudyFindings) -> Block | None:
     hint = (
         f"Difference to {findings.reference} in {metric_words(metric)}, all uncertain parameters varied together. "
         "Effect: what growing the parameter from its low to its high does, on average; size: the same without sign; "
-        "bend: large where it acts through others. First and total: Sobol's shares of the variance, alone and with all it "
-        f"acts through, of a quadratic surrogate. {shown[0]['seeds']} seeds a sample."
+        "bend: large where it acts through others. First and total: Sobol's shares of the variance, alone and with all "
+        f"it acts through, of a quadratic surrogate. {shown[0]['seeds']} seeds a sample."
     )
     header = ("Design", "Parameter", "Effect", "Size", "Bend", "First", "Total")
     return Block("What it hangs on", hint, table=Table(header, rows), file="sensitivity", lines=lines)

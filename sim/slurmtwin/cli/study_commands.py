@@ -49,7 +49,7 @@ def study(
     campaign = _until_narrow(loaded, Path(out), split, seeds, campaign)
     document = _document(campaign, file, out)
     if campaign.results is not None and not only:
-        _write_findings(loaded, Path(out), campaign.results, report, keep)
+        _write_findings(loaded, Path(out), campaign.results, report, keep, seeds)
     if as_json:
         emit_json("study", document)
     else:
@@ -83,7 +83,12 @@ def _until_narrow(
 
 
 def _write_findings(
-    loaded: LoadedStudy, out: Path, results: list[dict[str, Any]], report: str | None, keep: str | None
+    loaded: LoadedStudy,
+    out: Path,
+    results: list[dict[str, Any]],
+    report: str | None,
+    keep: str | None,
+    seeds: int | None,
 ) -> None:
     """The tables of the study in its folder, and the page where one is asked for."""
     import json
@@ -103,7 +108,8 @@ def _write_findings(
     if keep:
         from slurmtwin_reports.study_markdown import write_kept
 
-        again = f"slurmtwin study {loaded.path} --out {loaded.study.name} --keep {keep}"
+        fewer = f" --seeds {seeds}" if seeds is not None else ""
+        again = f"slurmtwin study {loaded.path} --out {loaded.study.name}{fewer} --keep {keep}"
         say(f"kept: {write_kept(Path(keep), findings, again)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from slurmtwin.campaign.case_run import run_case
 from slurmtwin.campaign.cases import Case, cases, run_options, scenario_of
 from slurmtwin.campaign.study_file import LoadedStudy, load_study
 from slurmtwin.cli.design_commands import GRADES
+from slurmtwin_reports.study_markdown import runs_hash
 from slurmtwin_reports.study_report import StudyFindings
 
 FOLDER = Path(__file__).parents[3] / "scenarios/studies"
+KEPT = Path(__file__).parents[3] / "docs/studies"
 NAMES = (
     "ha-of-slurmctld", "integrated-vs-multicluster", "many-clusters", "oom-and-exclusive-nodes",
     "pinning-and-fragmentation", "poll-versus-watch", "scale-in-and-deadlines", "shared-machines",
@@ -36,6 +39,16 @@ def test_every_case_is_a_scenario_and_every_design_has_a_grade(name: str) -> Non
     assert set(loaded.study.grades) == set(loaded.study.designs)
     assert {text[:1] for text in loaded.study.grades.values()} <= set(GRADES)
     assert loaded.study.seeds.count >= 20
+
+
+@pytest.mark.parametrize("page", sorted(KEPT.glob("*.md")), ids=lambda page: page.stem)
+def test_a_kept_page_is_of_the_runs_that_its_study_asks_for_today(page: Path) -> None:
+    """A study or scenario that has changed since makes its page stale: run it again with --keep."""
+    text = page.read_text(encoding="utf-8")
+    (seeds,) = re.findall(r", (\d+) seeds each,", text)
+    wanted = cases(load_study(FOLDER / f"{page.stem}.yaml"), int(seeds))
+    assert f"from runs {runs_hash({'key': case.key} for case in wanted)};" in text
+    assert (KEPT / page.stem / "page.html").stat().st_size < 1_000_000
 
 
 @pytest.mark.slow
