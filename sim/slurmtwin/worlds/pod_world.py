@@ -267,6 +267,11 @@ class PodWorld(TwinWorld):
         self._faults_left += 1
         self._inject(fault)
 
+    def _maybe_over(self) -> None:
+        """Not while a script runs, though slurmctld may have lost its job."""
+        if not any(work.nodes for work in self.cluster.slurmds.works.values()):
+            super()._maybe_over()
+
     def _clear(self, order: tuple[Callable[[], None], str | None, str]) -> None:
         clear, where, said = order
         self._faults_left -= 1
