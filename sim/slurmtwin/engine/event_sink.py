@@ -132,6 +132,8 @@ class EventSink:
             self._hash.update(self._parquet.add(block, self._flushed))
             if self.kept is not None:
                 self.kept += [Event(*row) for row in block]
+        elif self.kept is None and self._target is None:
+            self._hash.update("".join(map(_line, block)).encode())
         else:
             self._take([Event(*row) for row in block])
         self._flushed += len(block)
@@ -182,6 +184,15 @@ class EventSink:
         """Hex hash over all rows so far."""
         self._flush()
         return self._hash.hexdigest()
+
+
+def _line(row: tuple[Any, ...]) -> str:
+    """hash_line() of a row as the sink has it."""
+    more = f"{row[9]}\t{row[10]}" if len(row) > NARROW else "0\tNone"
+    return (
+        f"{row[0]}\t{row[1]._value_}\t{row[2]}\t{row[3]}\t{row[4]}\t{row[5]}\t{row[6]}\t{row[7]}\t{row[8]}"
+        f"\t{more}\tNone\n"
+    )
 
 
 def detail_text(**values: Any) -> str:

@@ -7,7 +7,8 @@ for each pod. mypy refuses every write to them, and at run time nobody looks.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 Record = TypeVar("Record")
 
@@ -25,12 +26,23 @@ else:
 def changed(record: Record, **values: Any) -> Record:
     """A copy with other values: dataclasses.replace() of a record with slots and without derived fields."""
     kind = type(record)
-    new: Record = object.__new__(kind)
-    for name in kind.__slots__:  # type: ignore[attr-defined]
-        setattr(new, name, getattr(record, name))
+    new: Record = (_COPIERS.get(kind) or _copier(kind))(record)
     for name, value in values.items():
         setattr(new, name, value)
     return new
+
+
+_COPIERS: Final[dict[type, Callable[[Any], Any]]] = {}
+
+
+def _copier(kind: type) -> Callable[[Any], Any]:
+    """A function that copies the slots of one class, written out as dataclasses writes its methods."""
+    names: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined]
+    lines = ["def copy(record):", "    new = empty(kind)", *(f"    new.{name} = record.{name}" for name in names)]
+    scope: dict[str, Any] = {"empty": object.__new__, "kind": kind}
+    exec("\n".join([*lines, "    return new"]), scope)  # noqa: S102  names of slots alone are in it
+    _COPIERS[kind] = scope["copy"]
+    return _COPIERS[kind]
 
 
 __all__ = ["changed", "dataclass"]
