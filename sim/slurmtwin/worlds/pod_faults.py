@@ -12,7 +12,7 @@ from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
 from slurmtwin.models.controllers.disruption import evict
 from slurmtwin.models.slurmctld.tables import bits
-from slurmtwin.worlds.pod_services import Images, fill_disk
+from slurmtwin.worlds.pod_services import Images, fill_disk, patch_until_done
 
 if TYPE_CHECKING:
     from slurmtwin.adapters.operator_process import Operator
@@ -295,7 +295,7 @@ class ClusterFaults:
         if verb == "drain":
             here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
             self._drain({pod.meta.key: pod.meta.uid for pod in here})
-        return lambda: self._client.patch(Node, name, lambda n: replace(n, spec=before))
+        return lambda: patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
 
     def _drain(self, pods: dict[str, str]) -> None:
         """kubectl drain: all are evicted at once; those that a budget keeps are asked for again and again."""

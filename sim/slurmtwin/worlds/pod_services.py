@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.contract.clock import MINUTE
+from slurmtwin.contract.clock import MINUTE, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.quantity import quantity_bytes
 from slurmtwin.models.api_server.client import Client
-from slurmtwin.models.api_server.objects import Custom, Deployment, Pod, PodSpec, StatefulSet
+from slurmtwin.models.api_server.errors import ApiError, NotFoundError
+from slurmtwin.models.api_server.objects import Custom, Deployment, Pod, StatefulSet
 from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.slurm_pods.settings import RESOLVER_NS
 
@@ -36,6 +37,7 @@ TOKEN_NS: Final = 12 * MINUTE
 """An operator makes itself a new token so often (designs.md X21: 15 min life)."""
 DISK_BYTES: Final = 20 << 30
 """The disk of a machine, for pods' own layers: of a cloud machine's usual size; every recorded one has the host's."""
+AGAIN_NS: Final = 5 * SECOND
 Undo = Callable[[], None]
 
 
@@ -121,6 +123,9 @@ class Images:
         self._server = server
         self._client = client
 
+    def _patch(self, kind: type[Any], key: str, change: Callable[[Any], Any]) -> None:
+        patch_until_done(self._client, kind, key, change)
+
     def lose(self, app: str) -> Undo:
         """Pods of that app are made with an image that is nowhere. Raises InputError for an app without a workload."""
         for each in self._server.list_of(StatefulSet):
@@ -138,18 +143,22 @@ class Images:
         self, kind: type[StatefulSet] | type[Deployment], item: StatefulSet | Deployment, app: str
     ) -> Undo:  # fmt: skip
         before = item.template.spec
-
-        def put(spec: PodSpec) -> None:
-            self._client.patch(kind, item.meta.key, lambda i: replace(i, template=replace(i.template, spec=spec)))
+        if any(container.image == NO_IMAGE for container in before.containers):
+            return _nothing  # another fault has taken it already, and gives it back
 
         missing = tuple(replace(c, image=NO_IMAGE, pull_policy="IfNotPresent") for c in before.containers)
-        put(replace(before, containers=missing))
+        goal = [replace(before, containers=missing)]
+
+        def put() -> None:
+            self._patch(kind, item.meta.key, lambda i: replace(i, template=replace(i.template, spec=goal[-1])))
 
         def clear() -> None:
-            put(before)
+            goal.append(before)
+            put()
             for pod in self._stuck(app):
                 self._client.delete(Pod, pod.meta.key, uid=pod.meta.uid)
 
+        put()
         return clear
 
     def _stuck(self, app: str) -> list[Pod]:
@@ -161,14 +170,23 @@ class Images:
 
     def _node_set(self, key: str) -> Undo:
         before = self._server.get(Custom, key).spec["spec"]
+        if before.image == NO_IMAGE:
+            return _nothing
 
-        def put(image: str) -> None:
-            self._client.patch(
-                Custom, key, lambda c: replace(c, spec={"spec": c.spec["spec"].model_copy(update={"image": image})})
+        goal = [NO_IMAGE]
+
+        def put() -> None:
+            """The goal of the moment at which the server acts: a change that came late must not undo a later one."""
+            self._patch(
+                Custom, key, lambda c: replace(c, spec={"spec": c.spec["spec"].model_copy(update={"image": goal[-1]})})
             )
 
-        put(NO_IMAGE)
-        return lambda: put(before.image)
+        def clear() -> None:
+            goal.append(before.image)
+            put()
+
+        put()
+        return clear
 
 
 def fill_disk(machine: Machine, pod: Pod, size: str) -> Undo:
@@ -191,3 +209,17 @@ def fill_disk(machine: Machine, pod: Pod, size: str) -> Undo:
 def has_disk(section: Kubelet) -> bool:
     """The kubelet looks at its disk: a threshold of the node's file system is set."""
     return any(signal.startswith(("nodefs", "imagefs")) for signal in (*section.eviction_hard, *section.eviction_soft))
+
+
+def patch_until_done(client: Client, kind: type[Any], key: str, change: Callable[[Any], Any]) -> None:
+    """A change that somebody insists on: asked for again while the API server is away; one of what is gone is left."""
+
+    def answered(answer: Any) -> None:
+        if isinstance(answer, ApiError) and not isinstance(answer, NotFoundError):
+            client.clock.call_in(AGAIN_NS, lambda _: patch_until_done(client, kind, key, change))
+
+    client.patch(kind, key, change, answered)
+
+
+def _nothing() -> None:
+    return None

@@ -193,6 +193,18 @@ def test_a_stubborn_pod_uses_its_grace_up() -> None:
         assert low <= ended - asked <= high
 
 
+def test_a_container_whose_pod_went_while_the_kubelet_was_away_is_stopped_and_removed() -> None:
+    """It ignores SIGTERM, so the sandbox goes only behind the SIGKILL (found by the soak)."""
+    others = [{"name": "web", "at": "5s", "node": "worker2", "stubborn": True}]
+    faults = [
+        {"at": "20s", "kind": "process.signal", "target": "kubelet@worker2"},
+        {"at": "22s", "kind": "pod.delete", "target": "other:web", "grace": "0s"},
+    ]
+    rows = play("x79-exclusive-pod", pods={"others": others}, faults=faults, workload={"jobs": []}, after="60s")
+    assert times(rows, Kind.POD_DELETED, app="other")
+    assert times(rows, Kind.RUN_ENDED)
+
+
 @pytest.mark.parametrize(
     ("switches", "said"), [({"colour": "red"}, "no switch is called"), ({"prune": "always"}, "pods.switches.prune")]
 )

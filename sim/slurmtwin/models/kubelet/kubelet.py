@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.events import Kind
@@ -267,9 +268,18 @@ class Kubelet:
         """The first list is in: what runs here and has no object is stopped (HandlePodCleanups())."""
         for uid in list(self.runtime.pods):
             if uid not in self.workers:
-                for instance in list(self.runtime.pods[uid].running()):
-                    self.runtime.stop_container(uid, instance, self.defaults.least_grace_ns, lambda: None)
-                self.runtime.remove_pod(uid)
+                running = list(self.runtime.pods[uid].running())
+                for instance in running:
+                    ended = partial(self._orphan_ended, uid)
+                    self.runtime.stop_container(uid, instance, self.defaults.least_grace_ns, ended)
+                if not running:
+                    self.runtime.remove_pod(uid)
+
+    def _orphan_ended(self, uid: str) -> None:
+        """A container of a pod without an object has ended: with the last one its sandbox goes."""
+        found = self.runtime.pods.get(uid)
+        if found is not None and uid not in self.workers and not any(True for _ in found.running()):
+            self.runtime.remove_pod(uid)
 
     def forget(self, uid: str) -> None:
         """The pod is gone, in the API and here."""
