@@ -219,7 +219,9 @@ class _Process:
         self.clock.call_in(self._carrying.poll_ns, self._poll)
 
     def _set_changed(self, old: Custom | None, new: Custom | None) -> None:
-        if new is not None and (old is None or old.meta.generation != new.meta.generation or new.meta.deleting):
+        if new is not None and (
+            old is None or old.meta.generation != new.meta.generation or old.meta.deleting != new.meta.deleting
+        ):  # what the operator itself writes into the status brings no pass
             self._queue.add(new.meta.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 
 STEPS: Final = ("operator.scale", "operator.update", "operator.configure", "operator.cordon", "operator.delete")
 TARGETS: Final = ("workers", "rest")
-IN_PLACE_NS: Final = 8 * SECOND
-"""The pod is marked so that its kubelet looks, 3 s; the pass after it, 5 s (docs/operator.md, config_change)."""
+IN_PLACE_NS: Final = 3100 * MS
+"""The change is gathered for 0.1 s and the pod marked, so that its kubelet looks; 3 s later reconfigure
+(docs/operator.md, slurm.conf in place). The new process takes its own start.
+"""
 LEASE_LOOK_NS: Final = (0, 4400 * MS)
 """Looks at a lease lie up to 2 s x 2.2 apart (kubernetes.md 6.10)."""
 BOOTS: Final[dict[str, dict[str, str]]] = {"replicas": {}, "power": {"boot": "1"}}
@@ -120,6 +122,7 @@ class OperatorPart:
         self._name = pod_objects.worker_names(scenario)[0].rpartition("-")[0]
         self._client = Client(kube.server, world.env, kube.request)
         self._revision = 1
+        self._begin = world.draw("slurmctld-start")
         self._exec = world.draw("script-launch")
         """The kubelet starts the preStop hook in the container, as slurmd does a script."""
         carrier = design.carrier
@@ -253,7 +256,7 @@ class OperatorPart:
             pod = self._kube.faults.pod("slurmctld")
             self._client.delete(Pod, pod.meta.key, uid=pod.meta.uid)
         else:
-            state.configured_anew(lines, IN_PLACE_NS)
+            state.configured_anew(lines, self._world.scaled("operator-requeue", IN_PLACE_NS) + self._begin())
         return _nothing
 
     def _change(self, **values: object) -> Callable[[], None]:
