@@ -85,7 +85,7 @@ class PodState:
     def configured_anew(self, lines: Sequence[str], in_ns: int | None) -> None:
         """An operator has written another slurm.conf: a new pod reads it (None), or slurmctld in its place later."""
         now_ns = self._cluster.env.now_ns
-        self._next = (self._configured(lines), self._pod(), now_ns + (in_ns or 0))
+        self._next = (self._configured(lines), self._pod()[0], now_ns + (in_ns or 0))
         if in_ns is not None:
             self._cluster.env.call_in(in_ns, self._taken)
 
