@@ -91,6 +91,8 @@ class Disruption(Controller):
             _scale_of(plane, StatefulSet, "StatefulSet"), _scale_of(plane, ReplicaSet, "ReplicaSet"),
             _scale_of(plane, Deployment, "Deployment"), _scale_of(plane, Job, "Job"),
         )  # fmt: skip
+        self._members: dict[str, tuple[DisruptionBudget, dict[str, Pod]]] = {}
+        """Budget -> the one that chose them, and the cached pods that it selects, by key."""
         plane.pods.informer.tell(self._pod_changed)
 
     def _changed(self, _old: DisruptionBudget | None, new: DisruptionBudget | None) -> None:
@@ -100,21 +102,32 @@ class Disruption(Controller):
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
+        for budget, members in self._members.values():
+            if new is not None and _selects(budget, new):
+                members[new.meta.key] = new
+            else:
+                members.pop(pod.meta.key, None)
         for budget in self._budgets:
-            if budget.meta.namespace == pod.meta.namespace and fits(budget.selector, pod.meta.labels):
+            if _selects(budget, pod):
                 self.queue.add(budget.meta.key)
+
+    def _selected(self, budget: DisruptionBudget) -> list[Pod]:
+        """The cached pods that a budget is about: all are looked at once for each selector."""
+        known = self._members.get(budget.meta.key)
+        if known is None or known[0].selector != budget.selector:
+            chosen = {p.meta.key: p for p in self.plane.pods.informer if _selects(budget, p)}
+            known = self._members[budget.meta.key] = (budget, chosen)
+        return list(known[1].values())
 
     def sync(self, key: str, finished: Finished) -> None:
         """trySync()."""
         budget = self._budgets.get(key)
         if budget is None:
+            self._members.pop(key, None)
             finished(True)
             return
         now_ns, defaults = self.plane.now_ns, self.plane.defaults
-        pods = [
-            p for p in self.plane.pods.informer
-            if p.meta.namespace == budget.meta.namespace and fits(budget.selector, p.meta.labels)
-        ]  # fmt: skip
+        pods = self._selected(budget)
         there = {p.meta.name: p for p in pods}
         entries = {
             name: at_ns for name, at_ns in budget.disrupted.items()
@@ -144,6 +157,10 @@ class Disruption(Controller):
             seen.add(owner.uid)
             total += next((n for n in (scale(owner, pod.meta.namespace) for scale in self._scales) if n is not None), 0)
         return total
+
+
+def _selects(budget: DisruptionBudget, pod: Pod) -> bool:
+    return budget.meta.namespace == pod.meta.namespace and fits(budget.selector, pod.meta.labels)
 
 
 def _needs_scale(budget: DisruptionBudget) -> bool:
