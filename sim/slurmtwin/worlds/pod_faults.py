@@ -35,6 +35,7 @@ FILL_BYTES: Final = 1 << 30
 SHUTDOWN_NS: Final = 15 * SECOND
 """docker restart waits so long for systemd (docs/kind-slurm.md)."""
 NOT_MODELLED: Final = ("clock.jump",)
+"""A daemon's own clock: all timers of a run stand on one, and what slurmctld makes of a jump was never seen."""
 EVICT_AGAIN_NS: Final = 5 * SECOND
 """kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
