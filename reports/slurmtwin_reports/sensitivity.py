@@ -1,6 +1,7 @@
 """How much a study's conclusion hangs on each uncertain parameter: Morris' elementary effects and Sobol's indices.
 
-The output is a design's difference to the reference in one metric, the mean over seeds. Morris: Technometrics 33
+The output is a design's difference to the reference in one metric, as a share of the mean of both, over all seeds.
+Morris: Technometrics 33
 (1991), with mu* of Campolongo (2007), by SALib. Sobol indices are those of a quadratic surrogate in the parameters'
 logarithms, fitted to all runs, by scipy; they are worth what the surrogate is, so its leave-one-out R2 stands beside
 them. A sample is a row of the unit cube: 0 is a parameter's low, 1 its high.
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[np.float64]]
 
 SURROGATE_DRAWS: Final = 4096
+LEAST_R2: Final = 0.5
+"""A surrogate that explains less of runs it has not seen tells no indices."""
+ENOUGH: Final = 3
+"""Samples for each term of a surrogate with products; below that it has none, and no parameter acts through another."""
 LEVELS: Final = 4
 """Levels of a Morris trajectory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """One parameter. Effects in units of the metric, over the parameter's whole range; Sobol in shares of variance."""
+    """One parameter. Effects in units of the output, over the parameter's whole range; Sobol in shares of variance."""
 
     parameter: str
     mu: float
@@ -36,8 +41,9 @@ class Influence:
     """95 % half-width of mu_star, bootstrapped."""
     sigma: float
     """Spread of the effects: large beside mu_star where the parameter acts through others or bends."""
-    first_order: float
-    total: float
+    first_order: float | None
+    """None: the surrogate is no good."""
+    total: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +104,10 @@ def sensitivity(
     found = morris.analyze(_problem(names), walks, walk_values, num_levels=LEVELS, seed=0)
     samples, values = np.vstack([walks, spread]), np.concatenate([walk_values, spread_values])
     surrogate = Surrogate(samples, values)
-    first, total = sobol_of(surrogate, len(names))
+    shares = list(zip(*sobol_of(surrogate, len(names)), strict=True))
     influences = [
         Influence(name, float(found["mu"][i]), float(found["mu_star"][i]), float(found["mu_star_conf"][i]),
-                  float(found["sigma"][i]), first[i], total[i])
+                  float(found["sigma"][i]), *(shares[i] if surrogate.r2 >= LEAST_R2 else (None, None)))
         for i, name in enumerate(names)
     ]  # fmt: skip
     mean = math.fsum(values.tolist()) / len(values)
@@ -113,12 +119,15 @@ def sensitivity(
 
 
 class Surrogate:
-    """A quadratic in all parameters with every product of two, by least squares."""
+    """A quadratic in all parameters by least squares; with every product of two where there are samples enough."""
 
     def __init__(self, samples: Array, values: Array) -> None:
         import numpy as np
 
-        terms = _terms(samples)
+        terms = _terms(samples, True)
+        self.products = len(values) >= ENOUGH * terms.shape[1]
+        if not self.products:
+            terms = _terms(samples, False)
         if len(values) <= terms.shape[1]:
             raise ValueError(f"{len(values)} samples cannot settle {terms.shape[1]} terms")
         self._weights, *_ = np.linalg.lstsq(terms, values, rcond=None)
@@ -132,7 +141,7 @@ class Surrogate:
         """The surrogate at rows of the unit cube."""
         import numpy as np
 
-        return np.asarray(_terms(samples) @ self._weights, dtype=np.float64)
+        return np.asarray(_terms(samples, self.products) @ self._weights, dtype=np.float64)
 
 
 def sobol_of(model: Any, count: int) -> tuple[list[float], list[float]]:
@@ -150,12 +159,13 @@ def sobol_of(model: Any, count: int) -> tuple[list[float], list[float]]:
     return [float(v) for v in np.ravel(found.first_order)], [float(v) for v in np.ravel(found.total_order)]
 
 
-def _terms(samples: Array) -> Array:
+def _terms(samples: Array, products: bool) -> Array:
     import numpy as np
 
     count = samples.shape[1]
-    columns = [np.ones(len(samples)), *samples.T]
-    columns += [samples[:, i] * samples[:, j] for i, j in itertools.combinations_with_replacement(range(count), 2)]
+    columns = [np.ones(len(samples)), *samples.T, *(samples**2).T]
+    if products:
+        columns += [samples[:, i] * samples[:, j] for i, j in itertools.combinations(range(count), 2)]
     return np.column_stack(columns)
 
 

@@ -310,25 +310,29 @@ def _sensitivity(findings: StudyFindings) -> Block | None:
         return None
     metric = findings.metrics[0]
     rows = [
-        [row["design"], row["parameter"], _value(metric, row["mu"]),
-         f"{_value(metric, row['mu_star'])} ± {_value(metric, row['mu_star_half'])}", _value(metric, row["sigma"]),
-         f"{row['sobol_first']:.2f}", f"{row['sobol_total']:.2f}"]
+        [
+            row["design"], row["parameter"], f"{row['mu']:+.2f}", f"{row['mu_star']:.2f} ± {row['mu_star_half']:.2f}",
+            f"{row['sigma']:.2f}",
+            *("-" if row[key] is None else f"{row[key]:.2f}" for key in ("sobol_first", "sobol_total")),
+        ]
         for row in shown
     ]  # fmt: skip
     lines = []
     for design in dict.fromkeys(row["design"] for row in shown):
         one = next(row for row in shown if row["design"] == design)
+        fit = max(0.0, one["surrogate_r2"])
         lines.append(
             f"{design}: in {one['same_sign']:.0%} of {one['samples']} samples the difference has the sign of its mean, "
-            f"{_value(metric, one['mean'])} (from {_value(metric, one['low'])} to {_value(metric, one['high'])}); the "
-            f"surrogate behind Sobol's indices explains {max(0.0, one['surrogate_r2']):.0%} of the variance of runs it "
-            "has not seen."
+            f"{one['mean']:+.2f} (from {one['low']:+.2f} to {one['high']:+.2f}). The surrogate behind Sobol's indices "
+            f"explains {fit:.0%} of the variance of runs it has not seen"
+            f"{'' if one['sobol_first'] is not None else ', so its indices are left out'}."
         )
     hint = (
-        f"Difference to {findings.reference} in {metric_words(metric)}, all uncertain parameters varied together. "
-        "Effect: what growing the parameter from its low to its high does, on average; size: the same without sign; "
-        "bend: large where it acts through others. First and total: Sobol's shares of the variance, alone and with all "
-        f"it acts through, of a quadratic surrogate. {shown[0]['seeds']} seeds a sample."
+        f"The difference to {findings.reference} in {metric_words(metric)} as a share of the mean of both, -2 to 2, all "
+        "uncertain parameters varied together. Effect: what growing the parameter from its low to its high does, on "
+        "average; size: the same without sign; bend: large where it acts through others. First and total: Sobol's "
+        "shares of the variance, alone and with all it acts through, of a quadratic surrogate. "
+        f"Seeds of a sample: {shown[0]['seeds']}."
     )
     header = ("Design", "Parameter", "Effect", "Size", "Bend", "First", "Total")
     return Block("What it hangs on", hint, table=Table(header, rows), file="sensitivity", lines=lines)

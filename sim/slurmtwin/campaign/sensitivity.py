@@ -69,6 +69,7 @@ def _with_first_levels(loaded: LoadedStudy) -> Scenario:
     changes: Changes = {}
     for factor in loaded.study.factors:
         changes.update(factor.choices()[0][1])
+    changes.update(loaded.study.sampled)
     return Scenario.model_validate(changed(loaded.document, changes))
 
 
@@ -125,11 +126,17 @@ def _analysed(
 
 
 def _difference(table: StudyTable, level: str, reference: str, design: str, metric: str) -> float | None:
-    """Mean over seeds of the paired difference at one sample."""
+    """Difference of the means over seeds at one sample, as a share of the mean of both: -2 to 2.
+
+    A share, because waits of an overloaded sample would drown all others.
+    """
     point = ((SAMPLE, level),)
     pairs = [
         (table.value(point, reference, seed, metric), table.value(point, design, seed, metric))
         for seed in table.seeds(point, [reference, design])
     ]
-    whole = [b - a for a, b in pairs if a is not None and b is not None]
-    return math.fsum(whole) / len(whole) if whole and len(whole) == len(pairs) else None
+    whole = [(a, b) for a, b in pairs if a is not None and b is not None]
+    if not whole or len(whole) < len(pairs):
+        return None
+    one, other = math.fsum(a for a, _ in whole), math.fsum(b for _, b in whole)
+    return 2 * (other - one) / (abs(one) + abs(other)) if one or other else 0.0

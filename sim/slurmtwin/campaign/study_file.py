@@ -88,6 +88,7 @@ class Study(Strict):
     warm_up: Literal["mser-5", "none"] = "mser-5"
     caveats: list[str] = Field(default_factory=list, description="what of the answer comes from how it is modelled")
     uncertain: dict[str, Uncertain] = Field(default_factory=dict, description="what `slurmtwin sensitivity` varies")
+    sampled: Changes = Field(default_factory=dict, description="changes to the base for its samples: fewer jobs, say")
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

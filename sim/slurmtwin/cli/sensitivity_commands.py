@@ -67,5 +67,8 @@ def sensitivity(
 
 def _texts(row: dict[str, Any]) -> tuple[str, ...]:
     effects = f"{row['mu']:.3g}", f"{row['mu_star']:.3g} ± {row['mu_star_half']:.2g}", f"{row['sigma']:.3g}"
-    shares = f"{row['sobol_first']:.2f}", f"{row['sobol_total']:.2f}", f"{row['surrogate_r2']:.2f}"
+    shares = (
+        *(("-" if row[k] is None else f"{row[k]:.2f}") for k in ("sobol_first", "sobol_total")),
+        f"{row['surrogate_r2']:.2f}",
+    )
     return row["design"], row["metric"], row["parameter"], *effects, *shares, f"{row['same_sign']:.0%}"

@@ -30,9 +30,7 @@ def test_a_figure_has_its_test_and_its_recording(figure: dict[str, Any]) -> None
         ("host of slurmctld lost, StatefulSet", 0, 95, 110),
     ],
 )  # fmt: skip
-def test_the_twin_makes_the_figure_and_so_did_every_recording(
-    figure: str, place: int, low_s: int, high_s: int
-) -> None:
+def test_the_twin_makes_the_figure_and_so_did_every_recording(figure: str, place: int, low_s: int, high_s: int) -> None:
     """Within what is expected, on every version."""
     span = next(one for one in FIGURES if one["figure"] == figure)["spans"][place]
     real = [ns for spans in recorded_spans(span).values() for ns in spans]

@@ -58,8 +58,14 @@ def test_a_surrogate_that_does_not_fit_says_so() -> None:
     samples = spread_samples(["a", "b"], 60)
     noise = np.random.default_rng(1).normal(size=60)
     assert Surrogate(samples, noise).r2 < 0.2
+    walks = morris_samples(["a", "b"], 4)
+    found = sensitivity(
+        ["a", "b"], walks, samples, np.random.default_rng(2).normal(size=len(walks)), noise,
+        design="d", reference="r", metric="m", seeds=1,
+    )  # fmt: skip
+    assert [(one.first_order, one.total) for one in found.influences] == [(None, None)] * 2
     with pytest.raises(ValueError, match="cannot settle"):
-        Surrogate(samples[:6], noise[:6])
+        Surrogate(samples[:5], noise[:5])
 
 
 def test_a_constant_answer_has_no_influences() -> None:
@@ -104,6 +110,16 @@ def test_a_study_without_uncertain_parameters_is_refused(study_file: Path) -> No
     """There is nothing to vary."""
     with pytest.raises(InputError, match="uncertain"):
         sampled_study(load_study(study_file), Sampling())
+
+
+def test_samples_may_be_smaller_than_the_study(study_file: Path) -> None:
+    """`sampled` changes the base of the samples, not of the study."""
+    study_file.write_text(study_file.read_text() + UNCERTAIN + "sampled: {workload.generate.jobs: 7}\n")
+    loaded = load_study(study_file)
+    sampled, *_ = sampled_study(loaded, Sampling(2, 4, 1))
+    made: Any = scenario_of(sampled, next(iter(cases(sampled)))).workload.generate
+    own: Any = scenario_of(loaded, next(iter(cases(loaded)))).workload.generate
+    assert (made.jobs, own.jobs) == (7, 30)
 
 
 def test_one_design_alone_is_held_against_the_baseline(study_file: Path) -> None:
