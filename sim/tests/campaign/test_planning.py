@@ -272,12 +272,12 @@ def test_costs_need_one_price_for_each_shape() -> None:
 
 
 def test_the_twin_judges_less_of_a_trace_that_queues(tmp_path: Path) -> None:
-    """A hundred jobs that start at once cost 0.9 ms each; where they all wait for the last, the queue costs more."""
+    """A hundred jobs that start at once cost 0.45 ms each; where they all wait for the last, the queue costs more."""
     trace, _ = _planned(tmp_path, [(k, 0, 10, 1, 20) for k in range(100)])
     none, all_wait = np.zeros(100), 1000.0 - np.arange(100)
     assert affordable(trace, none, 1.0) == 100
-    assert affordable(trace, none, 0.0455) == 50
-    assert affordable(trace, all_wait, 0.0455) < 30
+    assert affordable(trace, none, 0.0228) == 50
+    assert affordable(trace, all_wait, 0.0228) < 30
 
 
 def test_classes_are_those_of_the_reports(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from slurmtwin.campaign.planning.trace import PlanTrace
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
-PER_JOB_S: Final = 0.9e-3
-PER_QUEUED_JOB_S: Final = 0.1e-3
+PER_JOB_S: Final = 0.45e-3
+PER_QUEUED_JOB_S: Final = 0.13e-3
 """What a job costs the twin, alone and for each job that waits when it is submitted: processor seconds, from replays of
-one trace on two clusters. They choose how much of a trace is judged, so they are numbers and no clock: equal plans
+wagap-2013 on 140, 104 and 68 of its nodes with the compiled planner, other work beside them. They choose how much of a trace is judged, so they are numbers and no clock: equal plans
 everywhere.
 """
 
