@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.api_server.objects import Meta, Node, Pod, PodSpec
+from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
+from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
 from slurmtwin_operator.core.actions import DrainNode, Memory, Plan
 from slurmtwin_operator.core.observed import Identity, NodeSetObserved, Slurm
 from slurmtwin_operator.core.spec import NodeSetSpec
 
+FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
 SPEC = NodeSetSpec(cluster="slurm", replicas=1, image="slurmd")
 OBSERVED = NodeSetObserved(Identity("d", "w", "w.1", 1, False, True), SPEC)
 
@@ -94,3 +103,24 @@ def test_a_machine_appears_when_a_pod_of_the_set_is_on_it() -> None:
     pod = Pod(meta=Meta(name="w-0", uid="u"), spec=PodSpec(node_name="n1"))
     views.look("w", spec, [pod], [(machine, 2)])
     assert [(view.name, view.foreign_pods) for view in views.nodes] == [("n1", 2)]
+
+
+@pytest.mark.parametrize("name", ["x1-slinky", "x32-slinky", "x41-slinky", "x52-failed-pods", "x59-elastic-resume"])
+def test_a_node_that_is_not_looked_at_is_listed_as_before(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens to nodes in a scenario: words and reasons of those left out have not changed."""
+    changed = ListedNodes.changed
+    told: dict[ListedNodes, list[tuple[str, ...]]] = {}
+    left_out = []
+
+    def checked(self: ListedNodes, ctld: Slurmctld) -> Sequence[int]:
+        places = changed(self, ctld)
+        now = [(*node_words(ctld, node), node.reason, node.name) for node in ctld.nodes.nodes]
+        for place in sorted(set(range(len(now))) - set(places)):
+            left_out.append(place)
+            assert told[self][place] == now[place]
+        told[self] = now
+        return places
+
+    monkeypatch.setattr(ListedNodes, "changed", checked)
+    run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, TwinOptions(seed=3))
+    assert left_out
