@@ -18,8 +18,8 @@ from slurmtwin.worlds.twin import TwinOptions, run_scenario
 PER_JOB_S: Final = 0.45e-3
 PER_QUEUED_JOB_S: Final = 0.13e-3
 """What a job costs the twin, alone and for each job that waits when it is submitted: processor seconds, from replays of
-wagap-2013 on 140, 104 and 68 of its nodes with the compiled planner, other work beside them. They choose how much of a trace is judged, so they are numbers and no clock: equal plans
-everywhere.
+wagap-2013 on 140, 104 and 68 of its nodes with the compiled planner, other work beside them. They choose how much of a
+trace is judged, so they are numbers and no clock: equal plans everywhere.
 """
 
 
