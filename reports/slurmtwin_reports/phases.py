@@ -134,11 +134,12 @@ def calls_line(recordings: Path) -> str:
     both = late[False] + late[True]
     if not both:
         return ""
+    few, many = len(late[False]), len(late[True])
     in_time = [sum(ms <= CALL_MS for ms in some) for some in (both, late[False], late[True])]
     return (
         f"Calls of faults within {CALL_MS} ms of their planned time: {in_time[0]} of {len(both)} "
-        f"({100 * in_time[0] / len(both):.1f} %); {in_time[1]} of {len(late[False])} at a host load under {CROWDED_LOAD}, "
-        f"{in_time[2]} of {len(late[True])} above. A run with a call more than 1 s late is not recorded.\n"
+        f"({100 * in_time[0] / len(both):.1f} %); {in_time[1]} of {few} at a host load under {CROWDED_LOAD}, "
+        f"{in_time[2]} of {many} above. A run with a call more than 1 s late is not recorded.\n"
     )
 
 
