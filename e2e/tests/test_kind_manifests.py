@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin_e2e.kind import batch
 from slurmtwin_e2e.kind.manifests import objects
 from slurmtwin_e2e.kind.manifests.objects import Place
@@ -140,6 +140,21 @@ def test_a_batch_runs_node_faults_alone_and_makes_only_what_is_missing(tmp_path:
     assert len(wanted) == 7
     made = [[(one.scenario.name, one.repetition) for one in group] for group in batch.groups(wanted, 2)]
     assert made == [[("b", 1)], [("c", 1), ("d", 1)], [("b", 2)], [("a", 2), ("c", 2)], [("d", 2)]]
+
+
+@pytest.mark.parametrize(
+    ("name", "alone"),
+    [
+        ("x19-slinky", True),  # a silent slurmrestd holds the operator's passes
+        ("x22-slinky", True),  # the operator itself dies
+        ("x44-slinky", False),
+        ("x62-slurmd-crash-main", False),
+    ],
+)
+def test_what_others_under_the_same_operator_would_feel_runs_alone(name: str, alone: bool) -> None:
+    """One operator serves all clusters of a batch."""
+    one = load_scenario(Path(__file__).parents[2] / "scenarios" / "faults" / f"{name}.yaml")
+    assert batch.Wanted(one, 1, 1).alone is alone
 
 
 def test_slurmdbd_runs_on_the_host_that_its_file_names() -> None:

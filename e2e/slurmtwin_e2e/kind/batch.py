@@ -27,12 +27,16 @@ from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin_e2e.images import RELEASES
 from slurmtwin_e2e.kind import deploy, lifecycle, operated
 from slurmtwin_e2e.kind.attach import attach
+from slurmtwin_e2e.kind.beside import Beside
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.runner import check_scenario, run_once
 from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
 
 ALONE: Final = ("kube_node.", "api_server.", "dns.", "watch.", "image.")
 """Faults that other runs on the cluster would feel."""
+SHARED: Final = ("operator", "slurmrestd", "rest")
+"""Targets that other runs under the same operator would feel: one operator serves them all, and a silent slurmrestd
+holds its passes (docs/surprises.md)."""
 GOOD: Final = ("done", "max_time")
 LATE_LIMIT_MS: Final = 1000.0
 """A run with a fault called later than this is not recorded, whatever it shows."""
@@ -62,7 +66,14 @@ class Wanted:
         node_targets = [
             f for f in self.scenario.faults if isinstance(f, ClusterFault) and ("@" in f.target or "/" in f.target)
         ]
-        return bool(node_targets) or any(kind.startswith(ALONE) for kind in kinds)
+        pods = self.scenario.pods
+        felt = pods is not None and pods.operator and any(map(_is_shared, self.scenario.faults))
+        return bool(node_targets or felt) or any(kind.startswith(ALONE) for kind in kinds)
+
+
+def _is_shared(fault: object) -> bool:
+    target = str(getattr(fault, "target", ""))
+    return target in SHARED or "operator" in target
 
 
 def of_version(scenario: Scenario, version: str | None) -> Scenario:
@@ -122,14 +133,25 @@ def fingerprint() -> dict[str, Any]:
     return {"kernel": platform.release(), "cpu": model, "cpus": os.cpu_count() or 1}
 
 
-def record_one(cluster: Cluster, one: Wanted, root: Path, repetitions: int, beside: int, keep: Path | None) -> str:
+def record_one(
+    cluster: Cluster, one: Wanted, root: Path, repetitions: int, beside: int, keep: Path | None, together: Beside
+) -> str:
     """Record one run; "" or what went wrong (then nothing is written)."""
+    try:
+        return _record(cluster, one, root, repetitions, beside, keep, together)
+    finally:
+        together.leave()
+
+
+def _record(
+    cluster: Cluster, one: Wanted, root: Path, repetitions: int, beside: int, keep: Path | None, together: Beside
+) -> str:
     name = f"{one.scenario.name}-{one.repetition}"
     try:
         jobs = list(listed_jobs(one.scenario))
         ran = run_once(
             cluster, one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
-            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None,
+            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None, beside=together,
         )  # fmt: skip
     except (SlurmtwinError, OSError) as error:
         return f"{name}: {error}"
@@ -177,9 +199,11 @@ def record_batch(
             if time.monotonic() > end:
                 say("budget used up")
                 break
+            together = Beside(len(group))
             with ThreadPoolExecutor(len(group)) as pool:
                 running = [
-                    pool.submit(record_one, cluster, one, root, repetitions, len(group), keep) for one in group
+                    pool.submit(record_one, cluster, one, root, repetitions, len(group), keep, together)
+                    for one in group
                 ]  # fmt: skip
                 errors = [text for text in (future.result() for future in running) if text]
             made += len(group) - len(errors)

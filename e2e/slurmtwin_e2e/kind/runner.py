@@ -24,6 +24,7 @@ from slurmtwin_e2e.facts import cpus_of_nodes
 from slurmtwin_e2e.images import Say
 from slurmtwin_e2e.kind import deploy, operated
 from slurmtwin_e2e.kind.api import Api
+from slurmtwin_e2e.kind.beside import Beside
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.collect import clocks, evidence, leaks, metrics, pinning, table
 from slurmtwin_e2e.kind.collect.collector import Collector
@@ -130,9 +131,13 @@ def namespace_of(scenario: Scenario, repetition: int) -> str:
 
 def run_once(
     cluster: Cluster, scenario: Scenario, jobs: Sequence[JobRequest], say: Say, *,
-    repetition: int = 1, repetitions: int = 1, keep: Path | None = None,
+    repetition: int = 1, repetitions: int = 1, keep: Path | None = None, beside: Beside | None = None,
 ) -> RanOnce:  # fmt: skip
-    """Run the scenario. The namespace is removed whatever happens; `keep`: copy the evidence there first."""
+    """Run the scenario. The namespace is removed whatever happens; `keep`: copy the evidence there first.
+
+    beside: other runs on this cluster; time zero comes when all are up, the end when all are over.
+    """
+    beside = beside or Beside(1)
     deploy.refuse_impossible(scenario, len(cluster.workers))
     actions = submit_actions(jobs) + accounting_actions(scenario)
     actions += [admin_action(n, f) for n, f in enumerate(scenario.faults) if not isinstance(f, Planned)]
@@ -155,6 +160,7 @@ def run_once(
         tools = reach(cluster, deployed, api)
         offsets = [clocks.of_node(tools.shell(node)) for node in cluster.nodes]
         pinned = _pinned(tools)
+        beside.wait("up")
         zero_ns = time.time_ns() + LEAD_NS
         deploy.write_plan(deployed.evidence, zero_ns, actions)
         faults = FaultRunner(tools, planned, zero_ns, say)
@@ -180,11 +186,13 @@ def run_once(
         passes: list[str] = []
         if operator is not None and operator.record:
             passes = record.passes(cluster.shared / operator.record, namespace, deployed.began_ns)
+        beside.wait("over")
         return RanOnce(
             rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late, offsets, delay,
             errors, _accounting(scenario, deployed), passes,
         )  # fmt: skip
     finally:
+        beside.leave()
         collector.stop()
         reader.stop()
         if tools is not None:
