@@ -140,3 +140,13 @@ def test_another_version_has_a_table_of_its_own(tmp_path: Path) -> None:
         ("case", ["26.05"]),
         ("case (22.05)", ["22.05"]),
     ]
+
+
+def test_the_page_is_as_the_recordings_say_and_every_difference_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/kind-phases.md is made of scenarios, recordings and reasons; stale reasons are findings too."""
+    monkeypatch.chdir(Path(__file__).parents[2])
+    out = tmp_path / "phases.md"
+    assert phases.main(["--out", str(out)]) == 0
+    assert out.read_text() == phases.TABLE.read_text(), "run python -m slurmtwin_reports.phases"
