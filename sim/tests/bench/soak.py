@@ -35,6 +35,7 @@ GROUP: Final = 60
 LOOK_NS: Final = DAY // 2
 HIDES: Final = ("network.cut", "kube_node.pause", "process.freeze")
 """Faults behind which a worker's steps live on, unseen."""
+KILLS: Final = ("process.signal", "slurmctld")
 
 
 def scenario_of(nodes: int, days: float, operator: str) -> Scenario:
@@ -217,10 +218,12 @@ def soak(days: float, nodes: int, per_day: float, seed: int, operator: str, say:
 def double_runs(rows: Iterator[Row]) -> tuple[list[str], list[str]]:
     """Jobs that ran twice at once, with the named fault that kept slurmctld from the first run, and those without one.
 
-    A machine or worker that is cut off or stands still is DOWN for slurmctld, its steps live on (design notes X66).
+    A machine or worker that is cut off or stands still is DOWN for slurmctld, its steps live on (design notes X66); a
+    slurmctld that is killed has not saved each start (slurm.md 12 S6).
     """
     machine: dict[str, str] = {}
     live: dict[object, tuple[int, str]] = {}
+    requeued: set[object] = set()
     faults: list[tuple[int, str, str]] = []
     named: list[str] = []
     unnamed: list[str] = []
@@ -232,15 +235,20 @@ def double_runs(rows: Iterator[Row]) -> tuple[list[str], list[str]]:
             faults.append((row.t_ns, str(fault.get("kind")), str(fault.get("target", ""))))
         elif row.kind == "script.ended":
             live.pop(row.key, None)
+        elif row.kind == "job.requeued":
+            requeued.add(row.key)
         elif row.kind == "script.started":
             node = str(row.node)
             if row.key in live:
                 since_ns, first = live[row.key]
                 places = {f"slurmd:{first}", machine.get(first, first)}
-                why = [k for t_ns, k, at in faults if since_ns <= t_ns <= row.t_ns and k in HIDES and at in places]
+                between = [(k, at) for t_ns, k, at in faults if since_ns <= t_ns <= row.t_ns]
+                forgot = KILLS if row.key not in requeued else ()
+                why = [k for k, at in between if (k in HIDES and at in places) or (k, at) == forgot]
                 text = f"job {row.job_id} ran on {first} and {node} at {row.t_ns // SECOND} s"
                 (named if why else unnamed).append(f"{text}: {', '.join(why) if why else 'no named fault'}")
             live[row.key] = (row.t_ns, node)
+            requeued.discard(row.key)
     return named, unnamed
 
 
