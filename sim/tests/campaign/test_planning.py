@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slurmtwin.campaign.planning.costs import with_costs
 from slurmtwin.campaign.planning.judge import affordable
-from slurmtwin.campaign.planning.outages import draw_outages, parse_rate, twin_faults
+from slurmtwin.campaign.planning.outages import draw_outages, parse_rate, tried_again, twin_faults
 from slurmtwin.campaign.planning.replay_check import replay_check
 from slurmtwin.campaign.planning.search import by_sweep, fewest
 from slurmtwin.campaign.planning.shapes import Cluster, cluster_of
@@ -228,6 +228,17 @@ def test_while_slurmctld_is_away_no_node_starts_a_job() -> None:
     faults = twin_faults(rows, ["a", "b", "c"])
     assert len(faults) == len(rows) / 3
     assert {fault.kind for fault in faults} == {"slurmctld.kill", "slurmctld.start"}
+
+
+def test_who_cannot_submit_tries_again_once_slurmctld_is_back(tmp_path: Path) -> None:
+    """Away from 1000 s to 1600 s: what came then comes at 1610 s; what came before or after is left alone."""
+    trace, _ = _planned(tmp_path, [(s, 0, 60, 1, 120) for s in (900, 1000, 1300, 1599, 1605, 1700)])
+    first = trace.requests[0].submit_ns // 10**9
+    shift = first - 900
+    rows = [(1000 + shift, node, 0, 2) for node in range(2)] + [(1600 + shift, node, 1, 2) for node in range(2)]
+    found = [job.submit_ns // 10**9 - shift for job in tried_again(trace.requests, rows)]
+    assert found == [900, 1610, 1610, 1610, 1610, 1700]
+    assert tried_again(trace.requests, [(1000 + shift, 0, 0, 1)]) == list(trace.requests)
 
 
 def _check(replayed: list[float], recorded: list[float]) -> dict[str, Any]:

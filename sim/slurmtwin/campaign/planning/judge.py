@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from slurmtwin.campaign.planning.guide import AFTER_S, Guide
-from slurmtwin.campaign.planning.outages import draw_outages, twin_faults
+from slurmtwin.campaign.planning.outages import draw_outages, tried_again, twin_faults
 from slurmtwin.campaign.planning.shapes import Counts
 from slurmtwin.campaign.planning.trace import PlanTrace
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+if TYPE_CHECKING:
+    from slurmtwin.contract.jobs import JobRequest
 
 PER_JOB_S: Final = 0.45e-3
 PER_QUEUED_JOB_S: Final = 0.13e-3
@@ -26,16 +30,18 @@ trace is judged, so they are numbers and no clock: equal plans everywhere.
 def twin_waits(guide: Guide, trace: PlanTrace, counts: Counts) -> Any:
     """Seconds from submission to first start of each job, infinite for one that never starts."""
     scenario = guide.cluster.with_counts(counts)
+    requests: Sequence[JobRequest] = trace.requests
     if guide.rates:
         until_s = int(trace.columns.submit[-1]) + AFTER_S
         rows = draw_outages(guide.rates, sum(counts), until_s, guide.seed)
         conf = {**scenario.slurm.conf, "ReturnToService": 2}
         slurm = scenario.slurm.model_copy(update={"conf": conf})
+        requests = tried_again(requests, rows)
         faults = twin_faults(rows, guide.cluster.names(counts))
         scenario = scenario.model_copy(update={"slurm": slurm, "faults": faults})
     with tempfile.TemporaryDirectory(prefix="slurmtwin-plan-") as scratch:
         options = TwinOptions(seed=guide.seed, folder=Path(scratch))
-        run_scenario(scenario, scratch, options, iter(trace.requests))
+        run_scenario(scenario, scratch, options, iter(requests))
         started = _first_starts(Path(scratch))
     waits = [
         (started[job.job_id] - job.submit_ns) / SECOND if job.job_id in started else np.inf for job in trace.requests

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -15,6 +17,7 @@ from slurmtwin.engine.random_streams import generator
 
 if TYPE_CHECKING:
     from slurmtwin.campaign.planning.queue_kernel import Outages
+    from slurmtwin.contract.jobs import JobRequest
 
 _FORM = re.compile(r"mtbf\s+(\S+)\s+repair\s+(\S+)\Z")
 
@@ -25,6 +28,8 @@ WORDS: Final[dict[What, str]] = {
 }  # fmt: skip
 DRAINED, KILLED, HEADLESS = 0, 1, 2
 """What an outage is to a node: it starts nothing, it loses what it runs, it starts nothing for want of slurmctld."""
+RETRY_S: Final = 10
+"""A restarted slurmctld answers by then, and who could not submit does."""
 Row = tuple[int, int, int, int]
 """(time in s, node, 1 back or 0 gone, DRAINED, KILLED or HEADLESS)."""
 
@@ -94,6 +99,22 @@ def kernel_outages(rows: list[Row]) -> Outages:
 
     table: Any = np.array(rows, np.int64).reshape(len(rows), 4)
     return Outages(*(np.ascontiguousarray(column) for column in table.T))
+
+
+def tried_again(requests: Sequence[JobRequest], rows: list[Row]) -> list[JobRequest]:
+    """The requests as slurmctld gets them: sbatch fails while it is away, and is called again once it is back."""
+    gone = [at for at, node, up, effect in rows if effect == HEADLESS and node == 0 and not up]
+    back = [at for at, node, up, effect in rows if effect == HEADLESS and node == 0 and up]
+    if not gone:
+        return list(requests)
+    out = []
+    for job in requests:
+        place = bisect_right(gone, job.submit_ns // SECOND + 1) - 1
+        if place >= 0 and job.submit_ns < (back[place] + RETRY_S) * SECOND:
+            out.append(replace(job, submit_ns=(back[place] + RETRY_S) * SECOND))
+        else:
+            out.append(job)
+    return sorted(out, key=lambda job: job.submit_ns)
 
 
 def twin_faults(rows: list[Row], names: list[str]) -> list[Fault]:
