@@ -328,9 +328,9 @@ def _sensitivity(findings: StudyFindings) -> Block | None:
             f"{'' if one['sobol_first'] is not None else ', so its indices are left out'}."
         )
     hint = (
-        f"The difference to {findings.reference} in {metric_words(metric)} as a share of the mean of both, -2 to 2, all "
-        "uncertain parameters varied together. Effect: what growing the parameter from its low to its high does, on "
-        "average; size: the same without sign; bend: large where it acts through others. First and total: Sobol's "
+        f"The difference to {findings.reference} in {metric_words(metric)} as a share of the mean of both, -2 to 2, "
+        "all uncertain parameters varied together. Effect: what growing the parameter from its low to its high does, "
+        "on average; size: the same without sign; bend: large where it acts through others. First and total: Sobol's "
         "shares of the variance, alone and with all it acts through, of a quadratic surrogate. "
         f"Seeds of a sample: {shown[0]['seeds']}."
     )
