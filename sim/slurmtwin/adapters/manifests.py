@@ -18,7 +18,7 @@ Document = Mapping[str, Any]
 def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0) -> Pod:
     """The pod of a manifest. env: what its container shall have beside (process: main or supervised).
 
-    readiness: of the period of readiness probes.
+    readiness: of the period of startup and readiness probes.
     """
     document = json.loads(manifest)
     meta, spec = document["metadata"], document["spec"]
@@ -48,7 +48,7 @@ def _container(item: Document, env: Mapping[str, str], readiness: float) -> Cont
         name=item["name"], image=_image(item), pull_policy="IfNotPresent", env=more,
         milli_cpu=milli_cpu(requests.get("cpu", "0")), memory=quantity_bytes(requests.get("memory", "0")),
         milli_cpu_limit=milli_cpu(limits.get("cpu", "0")), memory_limit=quantity_bytes(limits.get("memory", "0")),
-        startup=_probe(item.get("startupProbe")), liveness=_probe(item.get("livenessProbe")),
+        startup=_probe(item.get("startupProbe"), readiness), liveness=_probe(item.get("livenessProbe")),
         readiness=_probe(item.get("readinessProbe"), readiness), pre_stop_ns=PRE_STOP_NS if hook else 0,
     )  # fmt: skip
 

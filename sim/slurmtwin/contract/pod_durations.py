@@ -33,7 +33,7 @@ RULES: Final[dict[str, str]] = {
     "supervisor-restart": "supervisord: a process is gone until it is started again",
     "pleg-relist": "kubelet: period of the look at container states",
     "config-map-sync": "kubelet: pause until a pod, and with it its mounted ConfigMaps, is synced again",
-    "readiness-period": "kubelet: pause between two readiness probes of an operator's pods (their manifest's 10 s)",
+    "readiness-period": "kubelet: pause between two startup or readiness probes of an operator's pods (10 s)",
     "operator-poll": "operator: pause until its next pass where nothing happens (carrier.poll_s of its design)",
     "operator-requeue": "operator: pause that its core asks for until the next pass",
 }
