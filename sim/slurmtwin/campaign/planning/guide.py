@@ -10,7 +10,7 @@ import numpy as np
 
 from slurmtwin.campaign.planning.interval import crossing, met
 from slurmtwin.campaign.planning.outages import OutageRate, draw_outages, kernel_outages
-from slurmtwin.campaign.planning.search import fewest
+from slurmtwin.campaign.planning.search import MOST, fewest
 from slurmtwin.campaign.planning.shapes import Cluster, Counts
 from slurmtwin.campaign.planning.target import Target, classes_of
 from slurmtwin.campaign.planning.trace_jobs import TraceColumns
@@ -73,7 +73,7 @@ class Guide:
         Every count that is looked at is run to its end, so `guess` is a count near the answer.
         """
         used = cache(lambda count: self.used(columns, counted, count))
-        found = fewest(lambda count: met(used(count)), guess, look_above=False, step=step)
+        found = fewest(lambda count: met(used(count)), guess, 1, MOST * guess, look_above=False, step=step)
         return None if found is None else crossing(used, found)
 
     def _simulate(

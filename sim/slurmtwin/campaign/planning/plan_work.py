@@ -15,7 +15,7 @@ from slurmtwin.campaign.planning.guide import Guide
 from slurmtwin.campaign.planning.judge import twin_waits
 from slurmtwin.campaign.planning.outages import What, parse_rate
 from slurmtwin.campaign.planning.power_saving import powered
-from slurmtwin.campaign.planning.search import fewest
+from slurmtwin.campaign.planning.search import MOST, fewest
 from slurmtwin.campaign.planning.shapes import Counts
 from slurmtwin.campaign.planning.target import classes_of
 from slurmtwin.campaign.planning.trace import PlanTrace
@@ -73,7 +73,7 @@ def _of_shape(trace: PlanTrace, guide: Guide, place: int) -> dict[str, Any]:
         counts = tuple(count if i == place else n for i, n in enumerate(today))
         return sum(counts) > 0 and guide.meets(trace.columns, trace.counted, counts)
 
-    most = 20 * sum(today)
+    most = MOST * sum(today)
     found = fewest(meets, today[place], 0, most, look_above=False)
     return {"shape": guide.cluster.shapes[place].name, "today": today[place], "fewest": found, "tried_up_to": most}
 
@@ -84,8 +84,9 @@ def _what_if(trace: PlanTrace, guide: Guide, work: Work) -> dict[str, Any]:
     waits = guide.waits(columns, work.counts)[trace.counted == 1]
     names = classes_of(columns)[trace.counted == 1]
     figures = [target.figure(waits, names) for target in guide.targets]
+    guess = sum(work.counts)
     nodes = fewest(
-        lambda n: guide.meets(columns, trace.counted, guide.cluster.counts(n)), sum(work.counts), look_above=False
+        lambda n: guide.meets(columns, trace.counted, guide.cluster.counts(n)), guess, 1, MOST * guess, look_above=False
     )
     return {"nodes": nodes, "figures_s": [None if not math.isfinite(found) else found for found in figures]}
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 LARGEST: Final = 1_000_000
+MOST: Final = 20
+"""A search around a known count goes no further than so many times it: some waits no node can end."""
 LOOK_ABOVE: Final = 0.02
 """Share of the answer that is tried above it, two counts at least."""
 Meets = Callable[[int], bool]
