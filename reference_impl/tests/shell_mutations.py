@@ -116,6 +116,8 @@ def _raw(original: Callable[..., None]) -> Callable[..., None]:
 
 
 SHELL, ACTIONS, READING = "test_shell", "test_shell_actions", "test_shell_reading"
+
+
 def _shared_threads() -> Callable[..., ThreadPoolExecutor]:
     pool = ThreadPoolExecutor(6)
     return lambda *_: pool

@@ -41,7 +41,7 @@ class Phase(Strict):
     rests_on: str = Field(description="the parameter that makes the span, with its value")
     parameter: str = Field(
         "",
-        pattern=r"^$|^(duration|rule):[a-z][a-z0-9-]*$|^[a-z_]+(\.[A-Za-z_]+)+(:[a-z_]+)?$",
+        pattern=r"^$|^(duration|rule):[a-z][a-z0-9-]*$|^[a-z_]+(\.([A-Za-z_]+|[0-9]+))+(:[a-z_]+)?$",
         description="rests_on for programs: what is halved and doubled for a verdict's power. A place in this file "
         "(pods.toleration, slurm.conf.AuthInfo:cred_expire), duration:NAME (calibrated), rule:NAME (the twin's)",
     )
