@@ -339,6 +339,7 @@ class KubePart:
             return begin
 
         return DaemonPods(
+            livez=self._scenario.slurm.version >= "26.05",
             slurmctld_begin=first(1, times.slurmctld_ns, slurmctld),
             slurmd_begin=self._later(first(pinned, slurmd_ns, slurmd), pods.operator),
             config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS),

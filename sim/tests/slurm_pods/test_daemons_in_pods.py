@@ -179,6 +179,15 @@ def test_a_hung_slurmctld_is_killed_by_its_liveness_probe(pods_rig: Any, seed: i
     assert not rig.times(Kind.JOB_REQUEUED)
 
 
+def test_a_probe_that_only_connects_finds_nothing_wrong_with_a_hung_slurmctld(pods_rig: Any) -> None:
+    """Recorded in x2 on 22.05, which serves no /livez: nothing notices within the run."""
+    rig = pods_rig([LONG], controller={"liveness": Probe()}, grace_s=20, livez=False)
+    rig.at(30, lambda: rig.slurmctld().signal("STOP"))
+    rig.run(110)
+    assert not rig.times(Kind.KUBE_EVENT, "apiserver", reason="Killing")
+    assert not rig.times(ENDED, app="slurmctld")
+
+
 # X46, X64, X65
 
 

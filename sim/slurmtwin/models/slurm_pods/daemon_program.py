@@ -211,5 +211,5 @@ class DaemonProgram:
         if self._daemon is None:
             return Answer.REFUSED
         if self._holds:
-            return Answer.SILENT
+            return Answer.SILENT if self.settings.livez else Answer.OK
         return Answer.OK if self._serves() else Answer.REFUSED
