@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,8 @@ from slurmtwin_reports.tables import percent, scenario_rows
 from slurmtwin_reports.verdict import FINDINGS, Outcome, Verdict
 
 MOST_OPEN: Final = 3
-MOST_BYTES: Final = 4_700_000
+MOST_BYTES: Final = 4_950_000
+"""Of the whole page, in UTF-8."""
 TONES: Final = {
     "agree": "good", "holds": "good", "differ": "bad", "broken": "bad", "unknown": "hold", "done": "good",
     "partly": "known",
@@ -117,14 +119,18 @@ def render(report: Report) -> str:
         row["anchor"] = anchors.get((row["scenario"], row["version"]), "")
         row["fine"] = row["verdict"] not in FINDINGS
     contexts = [_section(s, f"run-{i}", i, count) for i, s in enumerate(report.sections, 1)]
-    return page.render(
-        title=report.title, lede=said, tiles=tiles(verdicts), rows=rows,
+    around = partial(
+        page.render, title=report.title, lede=said, tiles=tiles(verdicts), rows=rows,
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
         known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
         figures=_conformance_rows(report.sections), phases=phases, phase_counts=suite_counts(phases),
-        sections=fitted(contexts, draw),
         coverage=Markup(covered.render(c=coverage)) if coverage else "",  # noqa: S704  # escaped there
     )  # fmt: skip
+    return around(sections=fitted(contexts, draw, MOST_BYTES - _size(around(sections=[]))))
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8"))
 
 
 def _conformance_rows(sections: Sequence[Section]) -> list[dict[str, Any]]:
@@ -151,17 +157,17 @@ def chip(word: object, known: object = "") -> Any:
     return Markup('<span class="chip {}">{}{}</span>').format(tone, "known " if known else "", str(word))
 
 
-def fitted(contexts: Sequence[dict[str, Any]], draw: Callable[[dict[str, Any]], str]) -> list[str]:
-    """The sections' texts; figures go, from the last good section up, then from the last at all, until all fit."""
+def fitted(contexts: Sequence[dict[str, Any]], draw: Callable[[dict[str, Any]], str], room: int) -> list[str]:
+    """The sections' texts in `room` bytes: figures go, from the last good section up, then from the last, until so."""
     texts = [draw(context) for context in contexts]
-    size = sum(len(text) for text in texts)
+    size = sum(map(_size, texts))
     order = sorted(range(len(contexts)), key=lambda i: (contexts[i]["verdict"] in FINDINGS, -i))
     for place in order:
-        if size <= MOST_BYTES:
+        if size <= room:
             break
-        size -= len(texts[place])
+        size -= _size(texts[place])
         texts[place] = draw({**contexts[place], "figures": [], "key": [], "gantt_key": [], "fault": None})
-        size += len(texts[place])
+        size += _size(texts[place])
     return texts
 
 
