@@ -95,10 +95,10 @@ def test_a_part_without_the_burst_does_not_make_a_count_enough(tmp_path: Path) -
 
     trace, guide = _planned(tmp_path)
     bench = RuledBench(lambda _: 10.0)
-    judgement = Judgement(trace, cast("Guide", Bursty(guide, float)), cast("Bench", bench), 0.02, lambda _: None)
+    judgement = Judgement(trace, cast("Guide", Bursty(guide, float)), cast("Bench", bench), 0.005, lambda _: None)
     judgement.look((300,))
     point = judgement.points[300]
-    assert point["jobs"] < JOBS
+    assert point["jobs"] < JOBS // 2
     assert point["figures"][0]["twin_s"] == 10.0
     assert point["figures"][0]["judged_s"] > 100
     assert not point["met"]

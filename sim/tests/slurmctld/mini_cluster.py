@@ -208,7 +208,8 @@ class OpenReservations:
 class Forgetful:
     """parts.StateStore that saves nothing."""
 
-    def changed(self) -> None: ...
+    def changed(self, jobs: bool = True) -> None: ...
+    def backfill_starts(self) -> None: ...
 
 
 class MiniLifecycle:

@@ -234,7 +234,8 @@ def test_every_way_to_run_is_looked_at() -> None:
     assert set(Host.model_fields) == {"factor", "noise"}
     assert {field.name for field in fields(TwinOptions)} == {
         "seed", "replication", "tie_seed", "folder", "keep", "times", "costs", "durations", "scaled", "core", "watch",
+        "on_start", "operator",
     }  # fmt: skip
     assert {field.name for field in fields(StartTimes)} == {
-        "epoch_ns", "slurmctld_ns", "slurmd_ns", "submit_ns", "fault_ns", "lease_ns", "pod_node",
+        "epoch_ns", "slurmctld_ns", "slurmd_ns", "submit_ns", "fault_ns", "lease_ns", "pod_node", "workers_ns",
     }  # fmt: skip

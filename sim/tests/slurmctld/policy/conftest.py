@@ -47,7 +47,7 @@ class Recorder:
     def reorder(self) -> None:
         self.reorders += 1
 
-    def changed(self) -> None:
+    def changed(self, jobs: bool = True) -> None:
         pass
 
 
