@@ -160,10 +160,8 @@ def _submitted(table: JobTable, row: Row) -> None:
     if number:
         before = table.numbers.get(number, record.key)
         table.numbers[number] = record.key
-        if before != record.key:
+        if before != record.key and table.crash_ns is not None:
             # a crash lost the older job with its number: no world but the twin can write a row of that
-            if table.crash_ns is None:  # nor of the crash, where slurmctld died in a pod
-                _forget(table, table.records[before], row)
             table.records[before].state = "LOST"
     if record.submit_ns is None:
         record.submit_ns, record.submit_err_ns = row.t_ns, row.t_err_ns

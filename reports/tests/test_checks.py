@@ -170,6 +170,15 @@ def test_capacity_without_node_sizes_is_unknown() -> None:
     assert verdict("capacity", a_history(good(), facts=ClusterFacts())) is Outcome.UNKNOWN
 
 
+def test_a_job_whose_number_is_given_out_again_holds_nothing() -> None:
+    """slurmctld died between its start and the save: the next job got its number, and its CPU."""
+    before = [row(1, "job.submitted", 1, slurm_id="7"), row(2, "job.started", 1, "n1", value=4, unit="cpu", by="main")]
+    after = [row(5, "job.started", 2, "n1", value=4, unit="cpu", by="main"), row(9, "run.ended", why="done")]
+    again, another = row(4, "job.submitted", 2, slurm_id="7"), row(4, "job.submitted", 2, slurm_id="8")
+    assert verdict("capacity", a_history([*before, again, *after])) is Outcome.HOLDS
+    assert verdict("capacity", a_history([*before, another, *after])) is Outcome.BROKEN
+
+
 def test_capacity_counts_uneven_cpus_as_the_row_says() -> None:
     """3 + 1 CPUs on two nodes leave one CPU on n1, and a job of two is too much there."""
     wide = row(0, "job.started", 1, "n[1-2]", value=4, unit="cpu", by="main", node_cpus=[3, 1])
