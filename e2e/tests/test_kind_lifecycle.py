@@ -15,7 +15,7 @@ import pytest
 
 from slurmtwin.contract.errors import EnvironmentMissingError, InputError
 from slurmtwin.contract.kubernetes import KubernetesCluster, NodeGroup
-from slurmtwin_e2e.kind import cleanness, host, image, lifecycle, owner, spec
+from slurmtwin_e2e.kind import cleanness, host, image, lifecycle, owner, services, spec
 from slurmtwin_e2e.kind.cluster import Cluster, folder_of
 
 GONE = "00000000-0000-0000-0000-000000000000/1/1"
@@ -79,6 +79,8 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDocker:
     monkeypatch.setattr(host, "prepare", lambda say, may_reconfigure: None)
     monkeypatch.setattr(image, "ensure", lambda say: "present")
     monkeypatch.setattr(Cluster, "wait_until_running", lambda self: None)
+    monkeypatch.setattr(services, "wait_for_services", lambda cluster: None)
+    monkeypatch.setattr(services, "replace_early", lambda cluster: None)
     monkeypatch.setattr(Cluster, "export_logs", lambda self, target: target.mkdir(parents=True))
     monkeypatch.setattr(cleanness, "state_of", lambda cluster: {"objects": []})
     monkeypatch.setattr(cleanness, "restore", lambda cluster, before: [])

@@ -18,7 +18,7 @@ from typing import Final
 from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin_e2e.docker import docker
-from slurmtwin_e2e.kind import cleanness, host, image, owner, spec
+from slurmtwin_e2e.kind import cleanness, host, image, owner, services, spec
 from slurmtwin_e2e.kind.cluster import NETWORK, Cluster, folder_of, run_kind
 from slurmtwin_e2e.kind.owner import Owned
 from slurmtwin_e2e.kind.pins import cache_folder, pins, recipe_digest
@@ -58,6 +58,8 @@ def create(wanted: KubernetesCluster, say: Say, *, keep: bool = False, logs: Pat
             "--kubeconfig", str(cluster.kubeconfig), "--retain",
         )  # fmt: skip
         made = time.monotonic() - start
+        services.wait_for_services(cluster)
+        services.replace_early(cluster)
         cluster.wait_until_running()
         took = time.monotonic() - start
         say(f"cluster {name}: {len(cluster.nodes)} nodes made in {made:.0f} s, all pods running after {took:.0f} s")
