@@ -86,6 +86,8 @@ class JobTable:
     """When slurmctld's saved state was lost for the last time."""
     numbers: dict[str, JobKey] = field(default_factory=dict)
     """Who got a Slurm job id last."""
+    renumbered_ns: dict[int, int] = field(default_factory=dict)
+    """Job -> when another one got its Slurm job id."""
 
     @property
     def last_ns(self) -> int:
@@ -160,6 +162,8 @@ def _submitted(table: JobTable, row: Row) -> None:
     if number:
         before = table.numbers.get(number, record.key)
         table.numbers[number] = record.key
+        if before != record.key:
+            table.renumbered_ns[before[0]] = row.t_ns
         if before != record.key and table.crash_ns is not None:
             # a crash lost the older job with its number: no world but the twin can write a row of that
             table.records[before].state = "LOST"

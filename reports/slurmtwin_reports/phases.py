@@ -66,14 +66,7 @@ def verdict(phase: Phase, spans: Sequence[Span]) -> str:
     """agree: every repetition may lie within the prediction; differ: one cannot; unknown: nothing to judge."""
     if not spans or any(not one.started for one in spans):
         return UNKNOWN
-    if phase.absent:
-        return DIFFER if any(one.length_ns is not None for one in spans) else AGREE
-    for one in spans:
-        if one.length_ns is None or one.length_ns + one.error_ns < phase.low:
-            return DIFFER
-        if phase.high is not None and one.length_ns - one.error_ns > phase.high:
-            return DIFFER
-    return AGREE
+    return AGREE if all(phase.allows(one.length_ns, one.error_ns) for one in spans) else DIFFER
 
 
 def _text(one: Span) -> str:
@@ -126,20 +119,19 @@ def scenario_lines(
 
 def calls_line(recordings: Path) -> str:
     """How many calls of faults, over all recorded runs, began within CALL_MS of their planned time."""
-    late: dict[bool, list[float]] = {False: [], True: []}
-    for path in sorted(recordings.glob("*/*/pods/*/manifest.json")):
+    calm: list[bool] = []
+    crowded: list[bool] = []
+    for path in recordings.glob("*/*/pods/*/manifest.json"):
         manifest = read_manifest(path.parent)
-        crowded = float(manifest.resources.get("host_load", 0)) >= CROWDED_LOAD
-        late[crowded] += manifest.results.get("fault_late_ms") or []
-    both = late[False] + late[True]
-    if not both:
+        calls = calm if float(manifest.resources.get("host_load", 0)) < CROWDED_LOAD else crowded
+        calls += [ms <= CALL_MS for ms in manifest.results.get("fault_late_ms") or []]
+    every = calm + crowded
+    if not every:
         return ""
-    few, many = len(late[False]), len(late[True])
-    in_time = [sum(ms <= CALL_MS for ms in some) for some in (both, late[False], late[True])]
     return (
-        f"Calls of faults within {CALL_MS} ms of their planned time: {in_time[0]} of {len(both)} "
-        f"({100 * in_time[0] / len(both):.1f} %); {in_time[1]} of {few} at a host load under {CROWDED_LOAD}, "
-        f"{in_time[2]} of {many} above. A run with a call more than 1 s late is not recorded.\n"
+        f"Calls of faults within {CALL_MS} ms of their planned time: {sum(every)} of {len(every)} "
+        f"({100 * sum(every) / len(every):.1f} %); {sum(calm)} of {len(calm)} at a host load under {CROWDED_LOAD}, "
+        f"{sum(crowded)} of {len(crowded)} above. A run with a call more than 1 s late is not recorded.\n"
     )
 
 

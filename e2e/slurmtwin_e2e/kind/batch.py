@@ -34,8 +34,8 @@ from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
 
 ALONE: Final = ("kube_node.", "api_server.", "dns.", "watch.", "image.")
 """Faults that other runs on the cluster would feel."""
-SHARED: Final = ("operator", "slurmrestd", "rest")
-"""Targets that other runs under the same operator would feel: one operator serves them all, and a silent slurmrestd
+SHARED: Final = ("slurmrestd", "rest")
+"""Targets, beside the operator itself, that other runs under it would feel: it serves them all, and a silent slurmrestd
 holds its passes (docs/surprises.md)."""
 GOOD: Final = ("done", "max_time")
 LATE_LIMIT_MS: Final = 1000.0
@@ -134,27 +134,20 @@ def fingerprint() -> dict[str, Any]:
 
 
 def record_one(
-    cluster: Cluster, one: Wanted, root: Path, repetitions: int, beside: int, keep: Path | None, together: Beside
-) -> str:
+    cluster: Cluster, one: Wanted, root: Path, repetitions: int, keep: Path | None, beside: Beside
+) -> str:  # fmt: skip
     """Record one run; "" or what went wrong (then nothing is written)."""
-    try:
-        return _record(cluster, one, root, repetitions, beside, keep, together)
-    finally:
-        together.leave()
-
-
-def _record(
-    cluster: Cluster, one: Wanted, root: Path, repetitions: int, beside: int, keep: Path | None, together: Beside
-) -> str:
     name = f"{one.scenario.name}-{one.repetition}"
     try:
         jobs = list(listed_jobs(one.scenario))
         ran = run_once(
             cluster, one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
-            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None, beside=together,
+            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None, beside=beside,
         )  # fmt: skip
     except (SlurmtwinError, OSError) as error:
         return f"{name}: {error}"
+    finally:
+        beside.leave()
     if ran.stop_reason not in GOOD:
         return f"{name}: {ran.stop_reason} {ran.fault_errors}"
     if max(ran.late_ms, default=0.0) > LATE_LIMIT_MS:
@@ -162,7 +155,7 @@ def _record(
     manifest = build_manifest(one.scenario, ran, cluster, one.repetition)
     manifest = replace(
         manifest, environment=manifest.environment | {"host": fingerprint()},
-        parameters=manifest.parameters | {"repetitions": repetitions, "runs_beside": beside},
+        parameters=manifest.parameters | {"repetitions": repetitions, "runs_beside": beside.members},
     )  # fmt: skip
     write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs, ran.passes)
     say(f"{name}: recorded, {len(ran.events)} rows, late {ran.late_ms} ms, load {ran.load}")
@@ -201,10 +194,7 @@ def record_batch(
                 break
             together = Beside(len(group))
             with ThreadPoolExecutor(len(group)) as pool:
-                running = [
-                    pool.submit(record_one, cluster, one, root, repetitions, len(group), keep, together)
-                    for one in group
-                ]  # fmt: skip
+                running = [pool.submit(record_one, cluster, one, root, repetitions, keep, together) for one in group]
                 errors = [text for text in (future.result() for future in running) if text]
             made += len(group) - len(errors)
             failed += errors

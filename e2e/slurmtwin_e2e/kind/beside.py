@@ -14,7 +14,7 @@ class Beside:
     """The meeting points of `members` runs, each in a thread of its own."""
 
     def __init__(self, members: int) -> None:
-        self._members = members
+        self.members = members
         self._came: defaultdict[str, set[int]] = defaultdict(set)
         self._left: set[int] = set()
         self._change = threading.Condition()
@@ -24,7 +24,7 @@ class Beside:
         with self._change:
             self._came[point].add(threading.get_ident())
             self._change.notify_all()
-            self._change.wait_for(lambda: len(self._came[point] | self._left) >= self._members)
+            self._change.wait_for(lambda: len(self._came[point] | self._left) >= self.members)
 
     def leave(self) -> None:
         """The calling member comes to no further point: nobody waits for it."""

@@ -192,7 +192,6 @@ def run_once(
             errors, _accounting(scenario, deployed), passes,
         )  # fmt: skip
     finally:
-        beside.leave()
         collector.stop()
         reader.stop()
         if tools is not None:

@@ -46,7 +46,7 @@ def check(history: History) -> Verdict:
     findings: list[str] = []
     attempts, guessed = 0, 0
     table = job_table(history)
-    created, lost = _created(history), _lost(history)
+    created = _created(history)
     for key, _, attempt in table.attempts():
         attempts += 1
         if not attempt.nodes:
@@ -57,7 +57,7 @@ def check(history: History) -> Verdict:
         for node, cpus in shares.items():
             if node not in facts.node_cpus and node not in created:
                 findings.append(f"job {key[0]} started on {node}, which the cluster does not have")
-            for begin, end in _held(attempt, min(table.end_ns, lost.get(key[0], table.end_ns))):
+            for begin, end in _held(attempt, table.renumbered_ns.get(key[0], table.end_ns)):
                 changes += ((begin, cpus, node), (end, -cpus, node))
     findings += _overfull(changes, facts)
     if findings:
@@ -72,20 +72,6 @@ def _created(history: History) -> dict[str, bool]:
     """Nodes that came during the run."""
     rows = (r for r in history.rows() if r.kind in ("node.created", "node.registered") and r.node)
     return {name: True for row in rows for name in nodes_of(row.node or "")}
-
-
-def _lost(history: History) -> dict[int, int]:
-    """Job -> when another one got its number in Slurm, ns."""
-    owners: dict[str, int] = {}
-    lost: dict[int, int] = {}
-    for row in history.rows():
-        number = str(row.details.get("slurm_id", "")) if row.kind == "job.submitted" else ""
-        if number and row.job_id is not None:
-            before = owners.get(number)
-            owners[number] = row.job_id
-            if before is not None and before != row.job_id:
-                lost[before] = row.t_ns
-    return lost
 
 
 def _held(attempt: Attempt, run_end_ns: int) -> list[tuple[int, int]]:

@@ -19,9 +19,7 @@ def holds(phase: Phase, span_ns: int, error_ns: int = 0) -> bool | None:
     """May this span be as the claim says, given its error? None: the phase did not begin, so nothing was shown."""
     if span_ns == NO_START:
         return None
-    if phase.absent or span_ns == NEVER:
-        return phase.absent and span_ns == NEVER
-    return span_ns + error_ns >= phase.low and (phase.high is None or span_ns - error_ns <= phase.high)
+    return phase.allows(None if span_ns == NEVER else span_ns, error_ns)
 
 
 def claim_found(phase: Phase, repetitions: Sequence[Repetition], place: int) -> tuple[Outcome, str, int]:

@@ -52,6 +52,12 @@ class Phase(Strict):
         """Judged as a property of every run, not as a span: it is absent, or of kind."""
         return self.absent or self.of_kind
 
+    def allows(self, length_ns: int | None, error_ns: int = 0) -> bool:
+        """May a span of this length be as predicted, given its measurement error? None: the end did not come."""
+        if self.absent or length_ns is None:
+            return self.absent and length_ns is None
+        return length_ns + error_ns >= self.low and (self.high is None or length_ns - error_ns <= self.high)
+
     @model_validator(mode="after")
     def _claims_rest_on_nothing(self) -> Self:
         if self.is_claim and self.parameter:
