@@ -44,11 +44,13 @@ ClusterFaultKind = Literal[
 class ClusterFault(Strict):
     """One fault. Targets: slurmctld, slurmctld:1 (backup), slurmd:w-0, slurmrestd, slurmdbd, observer, operator,
     kubelet@NODE, containerd@NODE; NODE is worker1.., control-plane, or node-of:POD-TARGET; a job is job:7.
+    kube_node.pause takes `all` as well; the other side of a network.cut may be `dispatcher`.
     """
 
     at: DurationNs
     within: DurationNs = Field(0, description="spread the repetitions over so long after `at`")
     kind: ClusterFaultKind
+    cluster: str = Field("", description="in which of several clusters; empty: the first, or the only one")
     target: str = ""
     other: str = Field("", description="network.cut: the other side; empty: everything")
     signal: str = Field("KILL", pattern=r"^[A-Z]+[0-9]?$", description="process.signal")

@@ -164,7 +164,11 @@ class LinkCut(Strict):
 
 
 class Dispatch(Strict):
-    """Who sends each job to one of several clusters, each a partition with nodes of its own (world twin)."""
+    """Who sends each job to one of several clusters, each a partition with nodes of its own.
+
+    With `pods` and as many entries in `cluster`, each is a Slurm of its own on a Kubernetes cluster of its own
+    (contract/several_clusters.py), on world kind as well; else one slurmctld has them all (twin).
+    """
 
     clusters: list[str] = Field(min_length=1, description="the partitions, in the order in which equals are chosen")
     policy: Literal["none", "home", "least-loaded"] = Field(
@@ -173,6 +177,11 @@ class Dispatch(Strict):
     staleness: DurationNs = Field(0, description="a cluster tells its load so often; 0: at every job")
     remembers: bool = Field(False, description="counts what it sent itself since it last heard")
     delay: DurationNs = Field(0, description="one way between dispatcher and clusters, for jobs and for news")
+    patience: DurationNs = Field(
+        2_500_000_000,
+        gt=0,
+        description="with clusters of their own: a request that is not answered for so long is given up",
+    )
     away: DurationNs = Field(0, description="a job away from its user's home runs so much longer: it fetches its data")
     cuts: list[LinkCut] = Field(default_factory=list, description="clusters out of the dispatcher's reach for a time")
     lost_after: DurationNs = Field(
