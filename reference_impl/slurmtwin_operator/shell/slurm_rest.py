@@ -53,9 +53,10 @@ class SlurmRest:
     """The REST server of one cluster. `limit_s` 0: a call is never given up (switch rest_timeout_s)."""
 
     def __init__(
-        self, base: str, version: str, key: bytes, limit_s: float, now_s: Callable[[], float] = time.time
-    ) -> None:
-        self._key, self._now_s = key, now_s
+        self, base: str, version: str, key: bytes, limit_s: float, now_s: Callable[[], float] = time.time,
+        user: str = USER,
+    ) -> None:  # fmt: skip
+        self._key, self._now_s, self._user = key, now_s, user
         place = urlsplit(base)
         self._host, self._port = place.hostname or "", place.port or 6820
         self._root = f"/slurm/{API.get(version, API['26.05'])}"
@@ -72,12 +73,12 @@ class SlurmRest:
     def _signed(self) -> str:
         now = self._now_s()
         if now > self._until:
-            self._token, self._until = sign(self._key, int(now)), now + TOKEN_S / 2
+            self._token, self._until = sign(self._key, int(now), self._user), now + TOKEN_S / 2
         return self._token
 
     async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """One call. Raises SlurmError for no answer, for HTTP errors and for errors in the answer's own list."""
-        headers = {"X-SLURM-USER-NAME": USER, "X-SLURM-USER-TOKEN": self._signed()}
+        headers = {"X-SLURM-USER-NAME": self._user, "X-SLURM-USER-TOKEN": self._signed()}
         data = None
         if body is not None:
             headers["Content-Type"] = "application/json"

@@ -28,6 +28,9 @@ class Dispatcher:
     """The clusters' loads over time, and the choice."""
 
     def __init__(self, spec: Dispatch, cpus: list[int]) -> None:
+        from slurmtwin_operator.core.job_dispatch import least_loaded  # a run without a dispatcher loads no core
+
+        self._least_loaded = least_loaded
         self._spec = spec
         self._cpus = cpus
         self._times: list[list[int]] = [[-1] for _ in cpus]
@@ -115,12 +118,7 @@ class Dispatcher:
         if heard_ns != self._heard_ns:
             self._heard_ns = heard_ns
             self._sent = [0 for _ in self._cpus]
-        # whole numbers compare exactly: a / b < c / d as a * d < c * b
-        best = able[0]
-        for other in able[1:]:
-            if self._known(other, heard_ns) * self._cpus[best] < self._known(best, heard_ns) * self._cpus[other]:
-                best = other
-        return best
+        return self._least_loaded({i: self._known(i, heard_ns) for i in able}, self._cpus, able)
 
     def _known(self, cluster: int, heard_ns: int) -> int:
         for at, to, cut in self.cuts:
