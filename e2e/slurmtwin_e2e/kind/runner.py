@@ -32,6 +32,8 @@ from slurmtwin_e2e.kind.collect.informer import Change
 from slurmtwin_e2e.kind.collect.kube_rows import KubeRows
 from slurmtwin_e2e.kind.deploy import Deployed
 from slurmtwin_e2e.kind.faults.base import FaultError, Reach, reach
+from slurmtwin_e2e.kind.faults.kube import ALL_NODES
+from slurmtwin_e2e.kind.faults.network import DISPATCHER
 from slurmtwin_e2e.kind.faults.schedule import FaultRunner, Planned, Step, planned_ns
 from slurmtwin_e2e.kind.manifests.slurm_files import CTLD_PORT, SERVES_PROBES, controllers_of, workers_of
 from slurmtwin_e2e.operators import record
@@ -159,7 +161,7 @@ def run_once(
         idle_s = (time.time_ns() - deployed.began_ns) / SECOND
         tools = reach(cluster, deployed, api)
         offsets = [clocks.of_node(tools.shell(node)) for node in cluster.nodes]
-        pinned = _pinned(tools)
+        pinned = pinned_now(tools)
         beside.wait("up")
         zero_ns = time.time_ns() + LEAD_NS
         deploy.write_plan(deployed.evidence, zero_ns, actions)
@@ -168,14 +170,14 @@ def run_once(
         reader.start()
         why, end_ns = _wait(deployed, scenario, len(jobs), zero_ns, faults)
         faults.undo()
-        pinned += _pinned(tools)
+        pinned += pinned_now(tools)
         changes = collector.stop()
         sampled = reader.stop()
         skip = next((s.node or "" for s in faults.steps if s.node in cluster.nodes), "")
         delay = clocks.watch_delay_ns(changes, skip)
         steps = sorted(faults.steps, key=lambda step: step.before_ns)
         looked = [*pinned, *sampled]
-        rows, holes = _rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, looked)
+        rows, holes = run_rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, looked)
         errors = [step.text for step in steps if step.what == "failed"]
         shown = leaks.leaked(rows, deployed.files)
         errors += [f"a row shows a piece of {name}" for name in shown]
@@ -229,7 +231,7 @@ def _wait(
         time.sleep(0.5)
 
 
-def _pinned(tools: Reach) -> list[Event]:
+def pinned_now(tools: Reach) -> list[Event]:
     """CPU sets of the workers' containers now; only with a limit do they say anything."""
     out: list[Event] = []
     for node in tools.cluster.workers:
@@ -248,7 +250,7 @@ def _pinned(tools: Reach) -> list[Event]:
     return out
 
 
-def _rows(
+def run_rows(
     scenario: Scenario, deployed: Deployed, steps: Sequence[Step], changes: Sequence[Change], zero_ns: int,
     end_ns: int, why: str, receipt_error_ns: int, offsets: Sequence[clocks.Offset], looked: Sequence[Event],
 ) -> tuple[list[Event], int]:  # fmt: skip
@@ -296,11 +298,13 @@ def check_scenario(scenario: Scenario) -> None:
 
 def _refuse_target(fault: ClusterFault, workers: Sequence[str]) -> None:
     known = ("slurmctld", "slurmd", "slurmrestd", "slurmdbd", "observer", "operator")
+    if fault.target == ALL_NODES and fault.kind == "kube_node.pause":
+        return
     for target in filter(None, f"{fault.target},{fault.other}".split(",")):
         head, _, name = target.removeprefix("node-of:").partition(":")
         if head == "slurmd" and name and name not in workers:
             raise InputError(f"{fault.kind}: no worker is called {name}", hint=", ".join(workers))
-        if head == "job" and name.isdigit():
+        if (head == "job" and name.isdigit()) or (head == DISPATCHER and target == fault.other):
             continue
         fine = head in known or "@" in head or "/" in head or head.startswith(("worker", "control-plane"))
         if not fine:

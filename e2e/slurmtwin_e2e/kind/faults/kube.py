@@ -14,6 +14,8 @@ from slurmtwin_e2e.kind.faults.base import Fault, until
 
 DRAIN_LIMIT_S: Final = 150.0
 """Until a drain is given up: jobs may have to end first."""
+ALL_NODES: Final = "all"
+"""As the target of a pause: every node of the cluster, in one call."""
 AGAIN_S: Final = 5.0
 """kubectl drain asks again so long after a refused eviction."""
 
@@ -68,22 +70,39 @@ class _NodeFault(Fault):
 
 
 class NodePause(_NodeFault):
-    """docker pause: every process of the node freezes, its address stays, packets to it get no answer."""
+    """docker pause: every process of the node freezes, its address stays, packets to it get no answer. `all`: of every
+    node of the cluster, its control plane as well.
+    """
 
     kinds = ("kube_node.pause",)
 
+    def prepare(self) -> None:
+        """Find the nodes."""
+        if self.fault.target == ALL_NODES:
+            self.paused: tuple[str, ...] = self.tools.cluster.nodes
+        else:
+            super().prepare()
+            self.paused = (self.node,)
+
+    def nodes(self) -> str | None:
+        """The Kubernetes node; none for a whole cluster."""
+        return None if self.fault.target == ALL_NODES else self.node
+
     def inject(self) -> None:
         """Pause."""
-        docker("pause", self.node)
+        docker("pause", *self.paused)
 
     def prove(self) -> str:
         """Docker says so."""
-        said = f"{self.node} is paused"
-        return until(lambda: said if self._inspect("{{.State.Paused}}") == "true" else "", "not paused", 5)
+        said = f"{', '.join(self.paused)} paused"
+        return until(lambda: said if set(self._states()) == {"true"} else "", "not paused", 5)
+
+    def _states(self) -> list[str]:
+        return docker("inspect", "-f", "{{.State.Paused}}", *self.paused).stdout.split()
 
     def clear(self) -> None:
         """Unpause."""
-        docker("unpause", self.node)
+        docker("unpause", *self.paused)
 
 
 class NodeStop(_NodeFault):

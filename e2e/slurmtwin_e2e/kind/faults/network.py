@@ -6,12 +6,17 @@ Every rule stands in one chain of ours per fault, so that clearing removes just 
 from __future__ import annotations
 
 import secrets
+import socket
 from dataclasses import dataclass
 
 from slurmtwin.contract.errors import InputError
 from slurmtwin_e2e.kind.faults.base import Fault, FaultError, Reach, until
 
 DNS_PORT = 53
+DISPATCHER = "dispatcher"
+"""As the other side of a cut: the process on this host that sends jobs to several clusters (kind/dispatching.py)."""
+DOOR = "dispatch-door"
+"""The Service by which it reaches a cluster's slurmrestd."""
 NODE_TARGETS = ("worker", "node-of:", "control-plane")
 DAEMON_PORTS = {"slurmctld": 6817, "slurmd": 6818, "slurmdbd": 6819, "slurmrestd": 6820}
 
@@ -29,17 +34,37 @@ def ends(tools: Reach, text: str) -> list[End]:
     """The ends that a comma-separated set names: pods, or nodes as worker1, node-of:…, control-plane."""
     found = []
     for target in filter(None, text.split(",")):
-        if target.startswith(NODE_TARGETS):
+        if target == DISPATCHER:
+            node = tools.cluster.control_plane
+            found.append(End(target, own_address(node_address(tools, node)), node))
+        elif target.startswith(NODE_TARGETS):
             node = tools.node(target)
-            status = tools.api.request("GET", f"/api/v1/nodes/{node}")["status"]
-            address = next(a["address"] for a in status["addresses"] if a["type"] == "InternalIP")
-            found.append(End(target, address, node))
+            found.append(End(target, node_address(tools, node), node))
         else:
             pod = tools.pod(target)
             found.append(End(target, pod.address, pod.node))
     if not found:
         raise InputError("network.cut needs a target", hint="target: slurmd:w-0")
     return found
+
+
+def node_address(tools: Reach, node: str) -> str:
+    """A node's address in Docker's network."""
+    status = tools.api.request("GET", f"/api/v1/nodes/{node}")["status"]
+    return next(str(a["address"]) for a in status["addresses"] if a["type"] == "InternalIP")
+
+
+def own_address(other: str) -> str:
+    """The address from which this host's packets to another one come."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.connect((other, 9))
+        return str(one.getsockname()[0])
+
+
+def door(tools: Reach) -> tuple[str, int]:
+    """Where the dispatcher reaches a cluster's slurmrestd: the control plane's address and a port of it."""
+    service = tools.api.request("GET", f"/api/v1/namespaces/{tools.deployed.namespace}/services/{DOOR}")
+    return node_address(tools, tools.cluster.control_plane), int(service["spec"]["ports"][0]["nodePort"])
 
 
 class Filter:
@@ -101,6 +126,8 @@ class NetworkCut(Fault):
 
     def prove(self) -> str:
         """A connection that would cross the cut does not open; the filter counts its packets."""
+        if any(end.name == DISPATCHER for end in self.far):
+            return self._prove_door()
         a = self.near[0]
         host, port = self._other_end(a)
         pod = None if a.name.startswith(NODE_TARGETS) else self.tools.pod(a.name)
@@ -111,6 +138,17 @@ class NetworkCut(Fault):
         said = f"no connection from {a.name} to {host}:{port}"
         return until(lambda: f"{said}; packets dropped: {self.filter.dropped()}" if self.filter.dropped() else "",
                      "the filter dropped nothing")  # fmt: skip
+
+    def _prove_door(self) -> str:
+        """This host, where the dispatcher is, cannot open the connection that it opens."""
+        host, port = door(self.tools)
+        try:
+            socket.create_connection((host, port), timeout=1.0).close()
+        except OSError:
+            said = f"no connection from this host to {host}:{port}"
+            return until(lambda: f"{said}; packets dropped: {self.filter.dropped()}" if self.filter.dropped() else "",
+                         "the filter dropped nothing")  # fmt: skip
+        raise FaultError(f"this host still reaches {host}:{port}")
 
     def _other_end(self, a: End) -> tuple[str, int]:
         if not self.far:

@@ -1,0 +1,349 @@
+"""A scenario on several kind clusters with a dispatcher before them: `python -m slurmtwin_e2e.kind.several FILE…`.
+
+Each cluster is deployed, watched and disturbed as in a run of its own (runner.py); time zero and the end are the same
+for all, and every row names its cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.errors import EnvironmentMissingError, InputError, SlurmtwinError
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.listed_jobs import listed_jobs
+from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.contract.several_clusters import dispatch_of, has_several, member, own_jobs
+from slurmtwin_e2e.kind import batch, deploy, dispatching, lifecycle, runner
+from slurmtwin_e2e.kind.api import Api, ApiError
+from slurmtwin_e2e.kind.cluster import Cluster
+from slurmtwin_e2e.kind.collect import clocks, leaks, metrics
+from slurmtwin_e2e.kind.collect.collector import Collector
+from slurmtwin_e2e.kind.deploy import Deployed
+from slurmtwin_e2e.kind.faults.base import Reach, reach
+from slurmtwin_e2e.kind.faults.network import door
+from slurmtwin_e2e.kind.faults.schedule import FaultRunner
+from slurmtwin_e2e.kind.manifests.slurm_files import CTLD_PORT, SERVES_PROBES, controllers_of
+from slurmtwin_e2e.kind.programs import Say
+from slurmtwin_e2e.kind.runner import DEFAULT_MAX_NS, ENDED, HOLE, LEAD_NS, LEAK, RanOnce
+from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
+
+THAW_LIMIT_S: Final = 120.0
+STARTS_AND_ENDS: Final = (Kind.RUN_STARTED, Kind.RUN_ENDED)
+MICRO: Final = 1000
+
+
+@dataclass(slots=True)
+class Member:
+    """One cluster of the run, with the scenario that it is by itself."""
+
+    name: str
+    scenario: Scenario
+    cluster: Cluster
+    jobs: list[JobRequest]
+    namespace: str
+    api: Api
+    collector: Collector
+    reader: metrics.MetricsReader
+    deployed: Deployed
+    tools: Reach
+    offsets: list[clocks.Offset]
+    pinned: list[Event]
+    faults: FaultRunner | None = None
+    rows: list[Event] = field(default_factory=list)
+    holes: int = 0
+    delay_ns: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def over(self) -> bool:
+        """No job that its observer knows is still to end."""
+        states = {line["name"]: line["state"] for line in deploy.notes(self.deployed.evidence) if line["what"] == "job"}
+        return all(state.split("+")[0] in ENDED or state == "GONE" for state in states.values())
+
+
+def check_several(scenario: Scenario) -> None:
+    """Raise InputError or UnsupportedError before anything is made for what cannot be run."""
+    if not has_several(scenario):
+        raise InputError(f"{scenario.name} is not of several clusters", hint="cluster: [{name: a}, {name: b}]")
+    dispatch_of(scenario)
+    for place in range(len(scenario.clusters)):
+        runner.check_scenario(member(scenario, place))
+    dispatching.dispatched_jobs(own_jobs(list(listed_jobs(scenario)), ""))
+
+
+@contextmanager
+def _deployed(
+    cluster: Cluster, name: str, scenario: Scenario, jobs: list[JobRequest], repetition: int, say: Say
+) -> Iterator[Member]:
+    """Slurm on one of the clusters, idle and watched; its namespace is removed at the end whatever happens."""
+    namespace = runner.namespace_of(scenario, repetition)
+    images = deploy.prepare_images(cluster, scenario, say)
+    deploy.remove(cluster, namespace)
+    api = Api(cluster.kubeconfig)
+    collector = Collector(api, namespace)
+    serving = controllers_of(scenario) if scenario.slurm.version in SERVES_PROBES else ()
+    reader = metrics.MetricsReader(api, metrics.sources(cluster.nodes, namespace, serving, CTLD_PORT))
+    with ExitStack() as stack:
+        stack.callback(deploy.unlabel_nodes, cluster)
+        stack.callback(deploy.remove, cluster, namespace)
+        stack.callback(_wait_until_serving, api)
+        stack.callback(reader.stop)
+        stack.callback(collector.stop)
+        collector.start()
+        found = deploy.deploy(cluster, scenario, namespace, images, say)
+        deploy.apply(cluster, [dispatching.door_object(namespace)])
+        tools = reach(cluster, found, api)
+        stack.callback(tools.close)
+        offsets = [clocks.of_node(tools.shell(node)) for node in cluster.nodes]
+        made = Member(
+            name, scenario, cluster, jobs, namespace, api, collector, reader, found, tools, offsets,
+            runner.pinned_now(tools),
+        )  # fmt: skip
+        stack.callback(_undo, made)
+        yield made
+
+
+def _undo(one: Member) -> None:
+    if one.faults is not None:
+        one.faults.undo()
+
+
+def _wait_until_serving(api: Api) -> None:
+    """A control plane that was frozen needs a while. Raises EnvironmentMissingError when it does not come back."""
+    limit = time.monotonic() + THAW_LIMIT_S
+    while True:
+        try:
+            api.text("/readyz")
+        except ApiError as error:
+            if time.monotonic() > limit:
+                raise EnvironmentMissingError(f"a control plane does not come back: {error}") from error
+            time.sleep(0.5)
+        else:
+            return
+
+
+def run_together(
+    clusters: Sequence[Cluster], scenario: Scenario, jobs: Sequence[JobRequest], say: Say, *,
+    repetition: int = 1, repetitions: int = 1, keep: Path | None = None,
+) -> tuple[RanOnce, float]:  # fmt: skip
+    """One run, and how late (ms) the dispatcher's latest request was."""
+    spec = dispatch_of(scenario)
+    begun, load = time.monotonic(), os.getloadavg()[0]
+    folder = Path(tempfile.mkdtemp(prefix="slurmtwin-dispatcher-"))
+    process = dispatching.DispatcherProcess(folder, spec, scenario.slurm.version, own_jobs(list(jobs), ""))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stack.callback(process.stop)
+        began_ns = time.time_ns()
+        members = _enter_all(stack, [
+            _deployed(cluster, name, member(scenario, place), own_jobs(list(jobs), name), repetition, say)
+            for place, (cluster, name) in enumerate(zip(clusters, spec.clusters, strict=True))
+        ])  # fmt: skip
+        idle_s = (time.time_ns() - began_ns) / SECOND
+        zero_ns = time.time_ns() + LEAD_NS
+        doors = [(one.name, door(one.tools), one.deployed.files["jwt_hs256.key"]) for one in members]
+        process.start(zero_ns, doors)
+        for one in members:
+            deploy.write_plan(one.deployed.evidence, zero_ns, runner.submit_actions(one.jobs))
+            planned = runner.plan_faults(one.scenario, repetition, repetitions)
+            one.faults = FaultRunner(one.tools, planned, zero_ns, say)
+            one.faults.start()
+            one.reader.start()
+        why, end_ns = _wait(members, scenario, process, len(jobs), zero_ns)
+        process.stop()
+        notes = process.notes()
+        for one in members:
+            _undo(one)
+            _wait_until_serving(one.api)
+            _collect(one, notes, zero_ns, end_ns, why)
+        if keep is not None:
+            _keep(keep, members, folder)
+        return _answer(members, notes, why, zero_ns, end_ns, idle_s, begun, load), dispatching.late_ms(
+            notes, zero_ns, spec.staleness
+        )
+
+
+def _enter_all(stack: ExitStack, waiting: Sequence[Any]) -> list[Member]:
+    """Deploy side by side; all that came up are taken down even where one did not."""
+    with ThreadPoolExecutor(len(waiting)) as pool:
+        entered = [pool.submit(one.__enter__) for one in waiting]
+        members: list[Member] = []
+        wrong: list[BaseException] = []
+        for one, future in zip(waiting, entered, strict=True):
+            error = future.exception()
+            if error is None:
+                stack.push(one.__exit__)
+                members.append(future.result())
+            else:
+                wrong.append(error)
+    if wrong:
+        raise wrong[0]
+    return members
+
+
+def _wait(
+    members: Sequence[Member], scenario: Scenario, process: dispatching.DispatcherProcess, count: int, zero_ns: int
+) -> tuple[str, int]:
+    """(why, unix ns) of the end: all jobs sent and ended in every cluster, all faults done; or the budget's time."""
+    limit = zero_ns + (scenario.budget.max_time or DEFAULT_MAX_NS)
+    over_since: int | None = None
+    while True:
+        now = time.time_ns()
+        if now >= limit:
+            return "max_time", now
+        if not process.alive:
+            return "dispatcher", now
+        sent = {copy % 1_000_000_000 for copy in dispatching.submitted(process.notes())}
+        direct = sum(len(one.jobs) for one in members)
+        busy = any(one.faults is not None and one.faults.alive for one in members)
+        over = now > zero_ns and len(sent) + direct >= count and not busy and all(one.over for one in members)
+        over_since = (over_since or now) if over else None
+        if over_since is not None and now - over_since >= scenario.after:
+            return "done", now
+        time.sleep(0.5)
+
+
+def _collect(one: Member, notes: Sequence[dict[str, Any]], zero_ns: int, end_ns: int, why: str) -> None:
+    """The table of one cluster: as of a run of its own, with the dispatcher's submits among the users'."""
+    assert one.faults is not None
+    changes = [change for change in one.collector.stop() if change.t_ns <= end_ns]
+    sampled = one.reader.stop()
+    one.delay_ns = clocks.watch_delay_ns(changes)
+    with (one.deployed.evidence / "observer.jsonl").open("a") as stream:
+        for line in dispatching.submit_lines(notes, one.name):
+            stream.write(json.dumps(line) + "\n")
+    steps = sorted(one.faults.steps, key=lambda step: step.before_ns)
+    one.rows, one.holes = runner.run_rows(
+        one.scenario, one.deployed, steps, changes, zero_ns, end_ns, why, one.delay_ns[0], one.offsets,
+        [*one.pinned, *sampled],
+    )  # fmt: skip
+
+
+def _keep(target: Path, members: Sequence[Member], folder: Path) -> None:
+    for one in members:
+        shutil.copytree(one.deployed.evidence, target / one.name, dirs_exist_ok=True)
+    for name in ("notes.jsonl", "output"):
+        if (folder / name).exists():
+            shutil.copy(folder / name, target / f"dispatcher-{name}")
+
+
+def merge(tables: Sequence[tuple[str, Sequence[Event]]], more: Sequence[Event]) -> list[Event]:
+    """One table of all clusters' in time order: rows name their cluster, the run begins and ends once."""
+    entries: list[tuple[Event, int | None]] = []
+    for place, (name, rows) in enumerate(tables):
+        first = len(entries)
+        for row in rows:
+            whole = row.kind in STARTS_AND_ENDS
+            cause = None if row.cause_seq is None else first + row.cause_seq
+            entries.append((row if whole else row._replace(cluster=name), -1 if whole and place else cause))
+    entries += [(row._replace(t_ns=round(row.t_ns / MICRO) * MICRO), None) for row in more]
+    kept = [number for number, (_, cause) in enumerate(entries) if cause != -1]
+    kept.sort(key=lambda number: entries[number][0].t_ns)
+    place_of = {number: seq for seq, number in enumerate(kept)}
+    return [
+        entries[number][0]._replace(cause_seq=None if (cause := entries[number][1]) is None else place_of[cause])
+        for number in kept
+    ]
+
+
+def _answer(
+    members: Sequence[Member], notes: Sequence[dict[str, Any]], why: str, zero_ns: int, end_ns: int, idle_s: float,
+    begun: float, load: float,
+) -> RanOnce:  # fmt: skip
+    told = [row for row in dispatching.rows(notes, zero_ns) if row.t_ns <= end_ns - zero_ns]
+    rows = merge([(one.name, one.rows) for one in members], told)
+    steps = [step for one in members if one.faults is not None for step in one.faults.steps]
+    errors = [step.text for step in steps if step.what == "failed"]
+    shown = [name for one in members for name in leaks.leaked(rows, one.deployed.files)]
+    errors += [f"a row shows a piece of {name}" for name in shown]
+    why = LEAK if shown else HOLE if any(one.holes for one in members) else "fault" if errors else why
+    late = [(s.before_ns - s.planned_ns) / 1e6 for s in steps if s.what == "injected"]
+    return RanOnce(
+        rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late,
+        [offset for one in members for offset in one.offsets], max(one.delay_ns for one in members), errors, None,
+    )  # fmt: skip
+
+
+def manifest_of(
+    scenario: Scenario, ran: RanOnce, clusters: Sequence[Cluster], repetition: int, late: float
+) -> Manifest:
+    """As that of a run on one cluster, with the sizes of all and the dispatcher's lateness."""
+    made = build_manifest(scenario, ran, clusters[0], repetition)
+    sizes = {"kube_nodes": sum(len(cluster.nodes) for cluster in clusters), "clusters": len(clusters)}
+    return replace(
+        made, environment=made.environment | sizes | {"host": batch.fingerprint()},
+        results=made.results | {"dispatcher_late_ms": round(late, 2)},
+    )  # fmt: skip
+
+
+def record_one(
+    clusters: Sequence[Cluster], one: batch.Wanted, root: Path, repetitions: int, keep: Path | None,
+    run: Callable[..., tuple[RanOnce, float]] = run_together,
+) -> str:  # fmt: skip
+    """Record one run; "" or what went wrong (then nothing is written)."""
+    name = f"{one.scenario.name}-{one.repetition}"
+    try:
+        jobs = list(listed_jobs(one.scenario))
+        ran, late = run(
+            clusters, one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
+            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None,
+        )  # fmt: skip
+    except (SlurmtwinError, OSError) as error:
+        return f"{name}: {error}"
+    if ran.stop_reason not in batch.GOOD:
+        return f"{name}: {ran.stop_reason} {ran.fault_errors}"
+    if max([late, *ran.late_ms]) > batch.LATE_LIMIT_MS:
+        return f"{name}: faults {ran.late_ms} ms, dispatcher {late:.0f} ms late, the host was too busy: not recorded"
+    manifest = manifest_of(one.scenario, ran, clusters, one.repetition, late)
+    manifest = replace(manifest, parameters=manifest.parameters | {"repetitions": repetitions, "runs_beside": 1})
+    write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs)
+    say(f"{name}: recorded, {len(ran.events)} rows, late {ran.late_ms} and {late:.0f} ms, load {ran.load}")
+    return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record what is missing of these scenarios, which have the same clusters. Exit 0 when nothing failed, else 1."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--root", type=Path, default=Path("scenarios/recordings"))
+    parser.add_argument("--keep", type=Path, help="keep each run's evidence here")
+    parser.add_argument("--keep-clusters", action="store_true", help="leave the clusters for the next call")
+    options = parser.parse_args(arguments)
+    scenarios = [load_scenario(path) for path in options.files]
+    for scenario in scenarios:
+        check_several(scenario)
+        if scenario.clusters != scenarios[0].clusters:
+            raise InputError(f"{scenario.name} has other clusters than {scenarios[0].name}")
+    wanted = list(batch.missing(scenarios, options.repetitions, options.root))
+    say(f"{len(wanted)} recordings are missing")
+    failed: list[str] = []
+    if wanted:
+        with lifecycle.running(scenarios[0].clusters, say, keep=options.keep_clusters) as clusters:
+            for one in wanted:
+                for cluster in clusters:
+                    cluster.wait_until_running()
+                found = record_one(clusters, one, options.root, options.repetitions, options.keep)
+                failed += [found] if found else []
+                if found:
+                    say(found)
+    say(f"{len(wanted) - len(failed)} recorded, {len(failed)} failed" + "".join(f"; {text}" for text in failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
