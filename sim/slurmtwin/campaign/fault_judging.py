@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from slurmtwin_reports.verdict import Verdict
 
 REPLICATIONS: Final = 200
-STILL_REPLICATIONS: Final = 100
-"""With calibrated durations held still: the ends of their 95 % intervals alone are asked for."""
 BASE_KEY: Final = f"{BASE}|1.0|{{}}"
 HOW_TO_MAKE: Final = "slurmtwin check --replicate"
 OWN_PARTITION: Final = {
@@ -132,7 +130,7 @@ def judge_faults(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Se
         for one in new:
             one.judge()
         _make(new, [one.wanted() for one in new], options.changed, options)
-        _make(new, [[Variant(STILL)]] * len(new), min(options.replications, STILL_REPLICATIONS), options)
+        _make(new, [[Variant(STILL)]] * len(new), options.replications, options)
         for one in new:
             one.keep()
     ready = [one for one in todo if one.times]

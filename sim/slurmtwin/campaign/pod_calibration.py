@@ -1,9 +1,12 @@
 """Durations of a cluster from its batch's quiet runs: what the host charges where no rule gives it (DESIGN 5).
 
 A stamp cut to whole seconds and the collector's receipt of the same change enclose a time from both sides, so a span
-is known to an interval. A log-normal law is fitted to the intervals by its likelihood; runs,
-and spans within them, are drawn with replacement and fitted again: what three quiet runs do not tell stays in the file
-as spread between these fits. Runs with a fault are refused: calibrated and judged are never the same runs.
+is known to an interval. A container's status is told at the kubelet's next look, up to 1 s late; the event of its
+start is sent at once, so the receipt of that event encloses it better. What kube-scheduler and the API server write
+is received within the watch delay that each run measures on leases, so it is bounded from below by the receipt too. A
+log-normal law is fitted to the intervals by its likelihood; runs, and spans within them, are drawn with replacement
+and fitted again: what three quiet runs do not tell stays in the file as spread between these fits. Runs with a fault
+are refused: calibrated and judged are never the same runs.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ deviation); spans that are known well (script-launch, exit-notice, submit) have 
 """
 CENTRE_SPREAD: Final = 3.0
 """Likewise its median to the middle of the intervals, times or divided by this."""
+PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound"})
+"""Changes that are written when they happen; the status of a container, and events, wait in the kubelet first."""
 Interval = tuple[float, float]
 """Bounds of a span in ms."""
 
@@ -136,17 +141,24 @@ class _Pods:
         """Pod -> its image was looked at for the first time."""
         self._times: dict[tuple[str, str], Interval] = {}
         receipts = {row.cause_seq: row for row in rows if row.actor == "collector" and row.cause_seq is not None}
+        started: dict[str, Interval] = {}
         for row in rows:
             if row.actor != "apiserver":
                 continue
             detail = row.details
             time = _bounds(row, receipts.get(row.seq))
-            if row.kind == "kube.event" and detail.get("reason") == "Pulled":
-                self.checked.setdefault(str(detail.get("about")).removeprefix("Pod/"), time)
+            if row.kind == "kube.event":
+                told = {"Pulled": self.checked, "Started": started}.get(str(detail.get("reason")))
+                if told is not None:
+                    told.setdefault(str(detail.get("about")).removeprefix("Pod/"), time)
             elif row.pod_uid and row.kind in ("pod.created", "pod.scheduled", "container.started"):
                 self.app.setdefault(row.pod_uid, str(detail.get("app")))
                 self.name.setdefault(row.pod_uid, str(detail.get("pod")).rpartition("/")[2])
                 self._times.setdefault((row.kind, row.pod_uid), time)
+        for uid, name in self.name.items():
+            runs = self.at("container.started", uid)
+            if runs is not None and name in started:
+                self._times["container.started", uid] = (runs[0], max(runs[0], min(runs[1], started[name][1])))
 
     def alone(self, uid: str) -> bool:
         """No other pod was surely or perhaps between its binding and its container while this one was."""
@@ -174,6 +186,9 @@ def _bounds(row: Row, receipt: Row | None = None) -> Interval:
     low, high = row.t_ns - row.t_err_ns, row.t_ns + row.t_err_ns
     received = row if row.actor == "collector" else receipt
     if received is not None:
+        late = received.t_ns - received.t_err_ns
+        if row.kind in PROMPT and late <= high:  # else its watch was later than it mostly is: the stamp alone counts
+            low = max(low, late)
         high = max(low, min(high, received.t_ns))
     return low / MS, high / MS
 

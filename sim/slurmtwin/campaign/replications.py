@@ -70,6 +70,8 @@ class Replication:
     number: int
     durations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     scaled: Mapping[str, float] = field(default_factory=dict)
+    still: bool = False
+    """Calibrated quantities are held at their medians."""
 
 
 World = Callable[[Replication], Sequence[Event]]
@@ -97,8 +99,9 @@ def run_twin(one: Replication) -> Sequence[Event]:
 
 def _run(one: Replication) -> Run:
     options = TwinOptions(
-        seed=one.seed, replication=one.number, keep=True, times=one.times, durations=one.durations, scaled=one.scaled
-    )
+        seed=one.seed, replication=one.number, keep=True, times=one.times, durations=one.durations, scaled=one.scaled,
+        still=one.still,
+    )  # fmt: skip
     return run_scenario(one.scenario, one.base_dir, options, one.jobs)
 
 
@@ -168,6 +171,7 @@ class _Made:
         return Replication(
             scenario=self.changed.scenario, base_dir=batch.scenario.parent, jobs=self.jobs, times=self.times,
             seed=batch.seed, number=number, durations=durations, scaled=self.changed.rules,
+            still=still,
         )  # fmt: skip
 
 

@@ -116,9 +116,9 @@ class PodAssembly(Assembly):
     state: PodState | None = None
     """What its pod has from outside; None before the world is there."""
 
-    def __init__(self, streams: RandomStreams, watch: AttemptTrace | None = None) -> None:
+    def __init__(self, streams: RandomStreams, watch: AttemptTrace | None = None, still: bool = False) -> None:
         super().__init__(streams, watch)
-        self._clock = CoarseClock(streams.generator("coarse_clock"))
+        self._clock = CoarseClock(streams.generator("coarse_clock"), still)
 
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
         """As Assembly.build(), every node a dynamic one."""
@@ -194,7 +194,7 @@ class PodWorld(TwinWorld):
 
     def _assemble(self, streams: RandomStreams, options: TwinOptions) -> Assembly:
         self.streams = streams
-        assembly = PodAssembly(streams, options.watch)
+        assembly = PodAssembly(streams, options.watch, options.still)
         assembly.first_tick_ns = self.scaled("min-checkin-time", assembly.first_tick_ns)
         return assembly
 

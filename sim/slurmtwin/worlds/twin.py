@@ -82,6 +82,8 @@ class TwinOptions:
     durations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """contract.pod_durations name -> equally likely values in ns, drawn from the stream `duration.NAME`; a name that
     is not here has its calibrated median."""
+    still: bool = False
+    """Hold what quiet runs tell at its median: durations come so, and how often the coarse clock is late."""
     scaled: Mapping[str, float] = field(default_factory=dict)
     """contract.pod_durations.RULES name -> factor of that constant of the models (a verdict's power: 0.5 and 2)."""
     operator: Mapping[str, Any] = field(default_factory=dict)

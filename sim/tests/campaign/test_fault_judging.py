@@ -138,7 +138,7 @@ def test_kept_replications_are_read_again(folder: Path) -> None:
     cache, kept = folder / "cache", folder / "kept"
     first = judged(folder, cache=cache, kept=kept)
     batches_made = {path.name for path in cache.iterdir()}
-    assert len(batches_made) == 4 * (4 + 2 + 2 * 2)  # recordings x batches of base, still, halved and doubled
+    assert len(batches_made) == 4 * (4 + 4 + 2 * 2)  # recordings x batches of base, still, halved and doubled
     again = judged(folder, cache=folder / "none", kept=kept)
     assert not (folder / "none").exists()
     assert [v.to_dict() for v in again.verdicts] == [v.to_dict() for v in first.verdicts]

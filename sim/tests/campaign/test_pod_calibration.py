@@ -16,7 +16,7 @@ from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, drawn_durations, still_durations
-from slurmtwin_reports.history import history_of
+from slurmtwin_reports.history import history_of, rows_of_events
 from slurmtwin_reports.testing import write_run
 
 MEDIAN_MS, SIGMA = 1500.0, 0.3
@@ -33,7 +33,19 @@ def stamped(t_ns: int, kind: Kind, uid: str, receipt_ns: int, place: int) -> lis
     ]  # fmt: skip
 
 
-def quiet_run(folder: Path, seed: int, pods: int = 40, extra: list[Event] | None = None, apart: int = 0) -> Path:
+def told(t_ns: int, uid: str, receipt_ns: int, place: int) -> list[Event]:
+    """The event that the kubelet sends of a container's start."""
+    detail = json.dumps({"about": f"Pod/{uid}", "reason": "Started"})
+    cut = t_ns // SECOND * SECOND + SECOND // 2
+    return [
+        Event(cut, Kind.KUBE_EVENT, "apiserver", detail=detail, t_err_ns=SECOND // 2),
+        Event(receipt_ns, Kind.KUBE_EVENT, "collector", detail=detail, t_err_ns=SECOND // 10, cause_seq=place),
+    ]
+
+
+def quiet_run(
+    folder: Path, seed: int, pods: int = 40, extra: list[Event] | None = None, apart: int = 0, events: bool = False
+) -> Path:
     """A run whose pods start after a log-normal time, together or one by one, seen through stamps and late receipts."""
     draw = np.random.default_rng(seed)
     rows: list[Event] = []
@@ -42,6 +54,8 @@ def quiet_run(folder: Path, seed: int, pods: int = 40, extra: list[Event] | None
         runs = bound + int(MEDIAN_MS * MS * np.exp(SIGMA * draw.standard_normal()))
         for kind, t_ns in ((Kind.POD_SCHEDULED, bound), (Kind.CONTAINER_STARTED, runs)):
             rows += stamped(t_ns, kind, f"w-{number}", t_ns + int(draw.integers(10 * MS, 300 * MS)), len(rows))
+        if events:
+            rows += told(runs, f"w-{number}", runs + int(draw.integers(5 * MS, 20 * MS)), len(rows))
     manifest = Manifest(
         world="kind", scenario="quiet-pods", scenario_sha256="", seed=0, parameters={"epoch_ns": 0},
         results={"run_id": f"quiet-{seed}"},
@@ -67,6 +81,34 @@ def test_a_known_law_is_found_again(tmp_path: Path) -> None:
     assert np.mean([one["median_ms"] for one in found]) == pytest.approx(MEDIAN_MS, rel=0.04)
     assert np.mean([one["sigma"] for one in found]) == pytest.approx(SIGMA, rel=0.33)
     assert sum(one["low_ms"] <= MEDIAN_MS <= one["high_ms"] for one in found) >= 6
+
+
+def test_the_event_of_a_start_encloses_it_better_than_the_status(tmp_path: Path) -> None:
+    """The status waits for the kubelet's next look, the event does not."""
+    plain, events = (
+        measure([quiet_run(tmp_path / f"{flag}{seed}", seed, events=flag) for seed in range(3)])["durations"][
+            "pod-start"
+        ]
+        for flag in (False, True)
+    )
+    assert events["known_to_ms"] < plain["known_to_ms"] - 30
+    assert events["low_ms"] <= MEDIAN_MS <= events["high_ms"]
+
+
+def test_a_prompt_change_is_no_earlier_than_its_receipt_less_the_delay_of_watches() -> None:
+    """A binding is received within the run's delay of 100 ms: its second's beginning is no bound then."""
+    stamp, receipt = stamped(900 * MS, Kind.POD_SCHEDULED, "w-0", 930 * MS, 0)
+    receipt = receipt._replace(t_err_ns=100 * MS)
+    assert bounds(stamp, receipt) == (830, 930)
+    late = receipt._replace(t_ns=1400 * MS)
+    assert bounds(stamp, late) == (0, 1000), "a receipt that came later than mostly tells nothing from below"
+    assert bounds(stamp._replace(kind=Kind.CONTAINER_STARTED), receipt) == (0, 930)
+
+
+def bounds(stamp: Event, receipt: Event) -> tuple[float, float]:
+    """As the calibration reads a change's stamp and its receipt."""
+    first, second = rows_of_events([stamp, receipt])
+    return pod_calibration._bounds(first, second)
 
 
 def test_a_pod_that_starts_alone_is_another_duration(tmp_path: Path) -> None:

@@ -269,3 +269,13 @@ def test_how_often_it_is_late_is_known_from_quiet_runs_alone() -> None:
         shares.append(sum(clock.late() for _ in range(200)) / 200)
     assert 0.25 < np.mean(shares) < 0.36
     assert np.std(shares) > 0.06
+
+
+def test_held_still_the_share_is_its_median_and_ticks_stay_chance() -> None:
+    """What quiet runs would tell is held; which tick is late is none of that, and drawn from the same stream."""
+    shares = []
+    for seed in range(200):
+        clock = CoarseClock(np.random.default_rng(seed), still=True)
+        shares.append(sum(clock.late() for _ in range(200)) / 200)
+    assert 0.28 < np.mean(shares) < 0.31
+    assert 0.02 < np.std(shares) < 0.045  # 0.032 of 200 independent ticks

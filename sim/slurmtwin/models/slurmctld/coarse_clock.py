@@ -17,16 +17,23 @@ if TYPE_CHECKING:
 
 SEEN_LATE: Final = (7, 24)
 """Of 24 ticks of eight quiet runs in pods 7 came within 3 ms of a whole second: those are a second late."""
+MIDDLE_SHARE: Final = 0.295
+"""Median of what these ticks tell of the share, Beta(7.5, 17.5)."""
 CAUGHT_UP_NS: Final = 5 * MS
 
 
 class CoarseClock:
-    """Draws of one host; how often it is late is known from quiet runs alone, and drawn once."""
+    """Draws of one host.
 
-    def __init__(self, generator: np.random.Generator) -> None:
+    How often a tick is late is known from quiet runs alone, and drawn once (`still`: held at its median). Which tick is
+    late is the phase of the loop against the clock: no number of quiet runs tells it.
+    """
+
+    def __init__(self, generator: np.random.Generator, still: bool = False) -> None:
         late, all_ = SEEN_LATE
         self._generator = generator
-        self._share = float(generator.beta(late + 0.5, all_ - late + 0.5))
+        drawn = float(generator.beta(late + 0.5, all_ - late + 0.5))
+        self._share = MIDDLE_SHARE if still else drawn
 
     def late(self) -> bool:
         """What is due in this second is seen a second later."""
