@@ -123,6 +123,17 @@ def test_power_rises_with_repetitions() -> None:
     assert found[2] > ranks.POWER
 
 
+def test_the_number_of_repetitions_that_would_do_is_told() -> None:
+    """Three of a shift by 4 s in 10 do not, a few more do; against the twin itself no number does."""
+    pools = np.stack([np.random.default_rng(k).integers(0, 10 * SECOND, 200) for k in range(3)])
+    shifted = pools + 4 * SECOND
+    assert ranks.power(shifted, pools, stream(1, "power")) < ranks.POWER
+    needed = ranks.repetitions_needed([shifted], pools, stream(1, "needed"))
+    assert needed is not None
+    assert 4 <= needed <= 8
+    assert ranks.repetitions_needed([shifted, pools], pools, stream(1, "needed")) is None
+
+
 def test_power_against_the_twin_itself_is_the_size() -> None:
     """What is not changed is rejected in about 5 % of cases."""
     draw = np.random.default_rng(4)

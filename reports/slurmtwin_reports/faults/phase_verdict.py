@@ -50,6 +50,8 @@ class PhaseVerdict:
     half: float | None = None
     """Power against the parameter halved; None where it was not asked for."""
     double: float | None = None
+    needed: int | None = None
+    """Repetitions at which both powers would reach 80 %, where they do not; None: more than ranks.MOST_REPETITIONS."""
     sharp: bool | None = None
     """Is the interval hardly wider than with calibrated durations held at their medians? None: not known."""
     broken: int = 0
@@ -115,7 +117,9 @@ def _judge(place: int, phase: Phase, repetitions: Sequence[Repetition], order: O
         reason = f"milestones out of order (p {order.p:.2g}): recorded {order.pair}, hardly ever so in the twin"
         return PhaseVerdict(outcome=Outcome.DIFFER, reason=reason, **found)
     found |= _powers(phase, place, repetitions, pools, seed)
-    outcome, reason = _agreed(phase, len(repetitions), pools.shape[1], p, found["half"], found["double"])
+    outcome, reason = _agreed(
+        phase, len(repetitions), pools.shape[1], p, found["half"], found["double"], found["needed"]
+    )
     return PhaseVerdict(outcome=outcome, reason=reason, **found)
 
 
@@ -129,12 +133,11 @@ def _measured(repetition: Repetition, times: Times, place: int, seed: int, name:
     return spans(*ends)
 
 
-def _powers(
-    phase: Phase, place: int, repetitions: Sequence[Repetition], pools: Times, seed: int
-) -> dict[str, float | None]:
+def _powers(phase: Phase, place: int, repetitions: Sequence[Repetition], pools: Times, seed: int) -> dict[str, Any]:
     import numpy as np
 
-    out: dict[str, float | None] = {"half": None, "double": None}
+    out: dict[str, Any] = {"half": None, "double": None, "needed": None}
+    drawn = []
     for name, factor in (("half", HALF), ("double", DOUBLE)):
         times = [r.changed.get((phase.parameter, factor)) for r in repetitions]
         made = [t for t in times if t is not None and len(t)]
@@ -147,11 +150,20 @@ def _powers(
             for k, (r, t) in enumerate(zip(repetitions, made, strict=True))
         ])  # fmt: skip
         out[name] = ranks.power(changed, pools, stream(seed, label))
+        drawn.append(changed)
+    if len(drawn) == 2 and min(out["half"], out["double"]) < ranks.POWER:
+        out["needed"] = ranks.repetitions_needed(drawn, pools, stream(seed, f"{phase.name}/needed"))
     return out
 
 
 def _agreed(
-    phase: Phase, repetitions: int, replications: int, p: float, half: float | None, double: float | None
+    phase: Phase,
+    repetitions: int,
+    replications: int,
+    p: float,
+    half: float | None,
+    double: float | None,
+    needed: int | None,
 ) -> tuple[Outcome, str]:
     fits = f"p {p:.2g}"
     if repetitions < MIN_REPETITIONS or replications < MIN_REPLICATIONS:
@@ -164,7 +176,8 @@ def _agreed(
     weak = [f"{word} ({100 * v:.0f} %)" for word, v in (("half", half), ("double", double)) if v < ranks.POWER]
     if weak:
         told = f"{repetitions} repetitions hardly tell {phase.parameter} at {', '.join(weak)}"
-        return Outcome.UNKNOWN, f"{fits}, but {told}"
+        would = f"{needed} would" if needed else f"{ranks.MOST_REPETITIONS} would not"
+        return Outcome.UNKNOWN, f"{fits}, but {told}; {would}"
     power = f"power {100 * half:.0f} % against {phase.parameter} halved, {100 * double:.0f} % doubled"
     return Outcome.AGREE, f"{fits}; {power}"
 

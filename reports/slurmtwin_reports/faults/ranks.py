@@ -11,6 +11,7 @@ places: spans that are the same in twin and recording (a whole second, an end th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ LEVEL: Final = 0.05
 POWER: Final = 0.8
 NULL_DRAWS: Final = 19_999
 POWER_DRAWS: Final = 400
+PLAN_DRAWS: Final = 1_999
+MOST_REPETITIONS: Final = 12
+"""Beyond that a phase needs another parameter or a timer phase that the recording shows, not more recordings."""
 GRID: Final = 64
 DIGITS: Final = 9
 """Distances are rounded before they are compared: sums may differ in the last bit between machines."""
@@ -75,7 +79,7 @@ def p_value(observed: Ints, pools: Ints, draw: np.random.Generator, draws: int =
     return (1 + at_least) / (draws + 1)
 
 
-def power(changed: Ints, pools: Ints, draw: np.random.Generator) -> float:
+def power(changed: Ints, pools: Ints, draw: np.random.Generator, draws: int = NULL_DRAWS) -> float:
     """Share of sets of K spans drawn from `changed` [K, N'] that the test rejects against `pools` [K, N].
 
     The null distances are drawn from the pools alone, once for all sets: the one member more is left out.
@@ -83,9 +87,21 @@ def power(changed: Ints, pools: Ints, draw: np.random.Generator) -> float:
     import numpy as np
 
     ordered = [np.sort(pool) for pool in pools]
-    null = np.sort(_drawn([places(pool, pool, 0) for pool in ordered], NULL_DRAWS, draw))
+    null = np.sort(_drawn([places(pool, pool, 0) for pool in ordered], draws, draw))
     picks = draw.integers(0, changed.shape[1], (POWER_DRAWS, changed.shape[0]))
     found = [places(changed[k][picks[:, k]], pool, 1) for k, pool in enumerate(ordered)]
     far = distance(np.mean(found, axis=0))
     at_least = len(null) - np.searchsorted(null, far, side="left")
-    return float(((1 + at_least) / (NULL_DRAWS + 1) <= LEVEL).mean())
+    return float(((1 + at_least) / (draws + 1) <= LEVEL).mean())
+
+
+def repetitions_needed(variants: Sequence[Ints], pools: Ints, draw: np.random.Generator) -> int | None:
+    """At how many repetitions the power against each of `variants` reaches POWER; None: not at MOST_REPETITIONS.
+
+    More repetitions are taken to be like those there are, one after the other: another timer phase may help or not.
+    """
+    for count in range(len(pools) + 1, MOST_REPETITIONS + 1):
+        like = [place % len(pools) for place in range(count)]
+        if all(power(changed[like], pools[like], draw, PLAN_DRAWS) >= POWER for changed in variants):
+            return count
+    return None
