@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.demand import Services, Users
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.fields import DurationNs, Scalar, Strict
 from slurmtwin.contract.kubernetes import ClusterAutoscaler, Kubelet, KubernetesCluster, NodeGroup, Taint
@@ -197,6 +198,8 @@ class Workload(Strict):
     file: WorkloadFile | None = None
     generate: Generate | None = None
     dispatch: Dispatch | None = None
+    users: Users | None = None
+    services: Services | None = None
 
 
 class DaemonFault(Strict):
@@ -381,6 +384,8 @@ _MODELS: Final = (
     JobLine,
     Dispatch,
     LinkCut,
+    Users,
+    Services,
     Workload,
     WorkloadFile,
     GenerateLublin,
