@@ -28,9 +28,12 @@ def scenario(pods: dict[str, Any], **more: Any) -> Scenario:
         ({"autoscale": {}}, {}, "pods.autoscale"),
         ({"others": [{"name": "web", "at": "5s"}]}, {}, "pods.others"),
         ({}, {"cluster": {"autoscaler": {"most": 4}}}, "cluster.autoscaler"),
+        ({}, {"workload": {"users": {"try_again": "1m"}}}, "workload.users"),
+        ({}, {"workload": {"services": {"machines": 2, "low": 1, "high": 2, "peak": "14h", "per_machine": 1,
+                                        "lasts": "1d"}}}, "workload.services"),
         ({}, {"faults": [{"at": "5s", "kind": "process.signal", "target": "operator", "actions": 2}]}, "actions"),
     ],
-)
+)  # fmt: skip
 def test_a_cluster_refuses_it_by_name(pods: dict[str, Any], more: dict[str, Any], name: str) -> None:
     """And takes the scenario without it."""
     with pytest.raises(InputError, match=name):

@@ -53,6 +53,8 @@ class JobRecord:
     reason: str = ""
     requeues: int = 0
     attempts: list[Attempt] = field(default_factory=list)
+    asked_ns: int | None = None
+    """When its user first tried to submit it: before `submit_ns` where no slurmctld answered."""
 
     @property
     def first(self) -> Attempt | None:
@@ -168,6 +170,8 @@ def _submitted(table: JobTable, row: Row) -> None:
             # a crash lost the older job with its number: no world but the twin can write a row of that
             table.records[before].state = "LOST"
     if record.submit_ns is None:
+        if record.state == "REJECTED":  # tried again
+            record.state = "PENDING"
         record.submit_ns, record.submit_err_ns = row.t_ns, row.t_err_ns
         begin = table.requests.get(record.key[0], {}).get("begin_ns")
         record.eligible_ns = max(row.t_ns, begin) if isinstance(begin, int) else row.t_ns
@@ -176,6 +180,7 @@ def _submitted(table: JobTable, row: Row) -> None:
 def _rejected(table: JobTable, row: Row) -> None:
     record = _record(table, row)
     record.state = "REJECTED"
+    record.asked_ns = row.t_ns if record.asked_ns is None else record.asked_ns
     record.reason = str(row.details.get("reason", ""))
 
 

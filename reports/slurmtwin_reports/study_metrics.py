@@ -65,6 +65,13 @@ def _figures(
     copies = [r for r in records if r.key[0] >= COPY and (r.submit_ns or 0) >= from_ns]
     out: Figures = {"jobs": float(len(kept)), "unstarted": float(sum(r.wait_ns is None for r in kept))}
     out.update(_waits(kept, ""))
+    delays = [r.attempts[0].start_ns - _asked_ns(r) for r in kept if r.attempts]
+    if delays:
+        out["mean_delay_s"] = sum(delays) / len(delays) / 1e9
+    out["never_submitted"] = float(
+        sum(r.submit_ns is None and (r.asked_ns or 0) >= from_ns for r in table.records.values())
+    )
+    out["left_waiting"] = float(sum(not r.attempts and r.state == "CANCELLED" for r in kept))
     for name, members in _classes(table, kept).items():
         out.update(_waits(members, f":{name}"))
     turn = _turnarounds(kept, copies)
@@ -87,6 +94,11 @@ def _figures(
         if level is not None:
             out["utilisation"] = level / capacity
     return out
+
+
+def _asked_ns(record: JobRecord) -> int:
+    """When its user first tried to submit a job that slurmctld took in the end."""
+    return record.asked_ns if record.asked_ns is not None else record.submit_ns or 0
 
 
 def _turnarounds(kept: Sequence[JobRecord], copies: Sequence[JobRecord]) -> list[int]:

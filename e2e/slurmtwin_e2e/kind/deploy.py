@@ -92,6 +92,8 @@ def refuse_twins_own(scenario: Scenario, pods: PodsSection) -> None:
         "pods.switches": bool(pods.switches), "pods.autoscale": pods.autoscale is not None,
         "pods.others": bool(pods.others),
         "cluster.autoscaler": any(cluster.autoscaler is not None for cluster in scenario.clusters),
+        "workload.users": scenario.workload.users is not None,
+        "workload.services": scenario.workload.services is not None,
         "a fault's actions": any(getattr(fault, "actions", 0) for fault in scenario.faults),
     }  # fmt: skip
     for name, wanted in asked.items():

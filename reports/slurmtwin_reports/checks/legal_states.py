@@ -44,7 +44,8 @@ MACHINE: Final[dict[str, dict[str, str]]] = {
         "job.completed": "ended", "job.requeued": "pending", "job.signaled": "ended", "job.updated": "ended",
         "job.purged": "purged", "job.lost": "lost", "job.held": "ended", "job.released": "ended",
     },
-    "rejected": {}, "purged": {}, "lost": {"job.ended": "lost", "job.completed": "lost", "job.signaled": "lost"},
+    "rejected": {"job.rejected": "rejected", "job.submitted": "pending"},  # a user tries again
+    "purged": {}, "lost": {"job.ended": "lost", "job.completed": "lost", "job.signaled": "lost"},
 }  # fmt: skip
 
 

@@ -42,6 +42,8 @@ def scenario_reason(scenario: Scenario, options: TwinOptions, first: list[JobReq
         return "numba is not installed"
     if scenario.faults or scenario.pods is not None or scenario.workload.dispatch is not None:
         return "faults, pods or a dispatcher"
+    if scenario.workload.users is not None:
+        return "users who react"
     if scenario.host.noise or options.tie_seed is not None or options.watch is not None or options.on_start is not None:
         return "random or watched"
     if options.durations or options.scaled:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from slurmtwin.contract.demand import Users
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import COPY
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld import event_details as details
+from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from slurmtwin.contract.jobs import JobRequest
@@ -29,10 +31,13 @@ class JobFeed:
 
     def __init__(
         self, cluster: SlurmCluster, requests: Iterator[JobRequest], times: StartTimes,
-        dispatcher: Dispatcher | None = None,
+        dispatcher: Dispatcher | None = None, users: Users | None = None,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._dispatcher = dispatcher
+        self._users = users or Users()
+        self._left: set[int] = set()
+        """Jobs whose user has lost patience."""
         self._requests = requests
         self._times = times
         self._waiting: dict[int, list[JobRequest]] = {}
@@ -142,7 +147,14 @@ class JobFeed:
         if request.cancel_ns is not None:
             cancel_ns = max(request.cancel_ns, cluster.env.now_ns)
             cluster.env.call_at(cancel_ns, self._cancel, request.job_id)
-        ctld = cluster.ctld
+        if self._users.patience:
+            cluster.env.call_in(self._users.patience, self._impatient, request.job_id)
+        self._try((request, cluster.env.now_ns))
+
+    def _try(self, what: tuple[JobRequest, int]) -> None:
+        """One sbatch of a request, whose first was at that time."""
+        request, _ = what
+        ctld = self._cluster.ctld
         if ctld is not None:
             ctld.lifecycle.submit(request)
             return
@@ -150,15 +162,43 @@ class JobFeed:
         def submit(controller: Slurmctld) -> None:
             controller.lifecycle.submit(request)
 
-        cluster.request(submit, lambda: self._failed(request))
+        self._cluster.request(submit, lambda: self._failed(what))
 
-    def _failed(self, request: JobRequest) -> None:
-        cluster = self._cluster
+    def _failed(self, what: tuple[JobRequest, int]) -> None:
+        """No slurmctld answered: the user tries again, or the job is never submitted."""
+        cluster, users = self._cluster, self._users
+        request, first_ns = what
+        number, now_ns = request.job_id, cluster.env.now_ns
         cluster.sink.emit(
-            cluster.env.now_ns, Kind.JOB_REJECTED, "sbatch", request.job_id, None, None, None,
-            details.reason(NO_CONTROLLER),
+            now_ns, Kind.JOB_REJECTED, "sbatch", number, None, None, None, details.reason(NO_CONTROLLER)
         )  # fmt: skip
-        self.job_over(request.job_id)
+        late = users.gives_up and now_ns + users.try_again - first_ns >= users.gives_up
+        if not users.try_again or late or number in self._left:
+            self.job_over(number)
+            return
+        self._thinking += 1
+        cluster.env.call_in(users.try_again, self._again, what)
+
+    def _again(self, what: tuple[JobRequest, int]) -> None:
+        self._thinking -= 1
+        if what[0].job_id in self._left:
+            self.job_over(what[0].job_id)
+        else:
+            self._try(what)
+
+    def _impatient(self, number: int) -> None:
+        """A user looks at a job that has waited for long: one that never started is cancelled, or not tried again."""
+        self._left.add(number)
+
+        def leave(controller: Slurmctld) -> None:
+            lifecycle = controller.lifecycle
+            assert isinstance(lifecycle, Lifecycle)
+            job = lifecycle.by_number(number)
+            if job is not None and job.pending and not job.restart_count:
+                lifecycle.cancel(number)
+
+        if number in self._open:
+            self._cluster.request(leave, lambda: None, self._cluster.costs.rpc_ns)
 
     def _cancel(self, number: int) -> None:
         def cancel(controller: Slurmctld) -> None:

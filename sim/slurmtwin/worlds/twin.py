@@ -43,6 +43,7 @@ from slurmtwin.worlds.dispatcher import dispatcher_of
 from slurmtwin.worlds.job_feed import JobFeed
 from slurmtwin.worlds.request_spool import RequestSpool
 from slurmtwin.worlds.run import Run
+from slurmtwin.worlds.services import with_services
 from slurmtwin.worlds.start_times import StartTimes
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class TwinWorld:
         self.sink = sink
         self.cluster = SlurmCluster(self.env, conf, sink, self.costs, self._times.epoch_ns, self._assembly)
         self.cluster.slurmds.programs_act = scenario.slurm.conf.get("ResumeProgram") not in _NO_PROGRAMS
-        self.feed = JobFeed(self.cluster, iter(jobs), self._times, dispatcher_of(scenario.workload.dispatch, conf))
+        dispatcher = dispatcher_of(scenario.workload.dispatch, conf)
+        self.feed = JobFeed(self.cluster, iter(jobs), self._times, dispatcher, scenario.workload.users)
         self.feed.on_change = self._maybe_over
         side = self._assembly.side(self.cluster)
         side.job_over = self.feed.job_over
@@ -258,6 +260,7 @@ def run_scenario(
     """
     options = options or TwinOptions()
     base = Path(base_dir)
+    scenario = with_services(scenario, options.seed)
     refused = not_modelled(scenario)
     if refused:
         raise UnsupportedError(f"{refused}: the twin does not model it", hint="--world kind runs it for real")
