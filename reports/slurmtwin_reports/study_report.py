@@ -17,6 +17,7 @@ from slurmtwin_reports.study_statistics import (
     StudyTable,
     break_evens,
     differences,
+    more_is_better,
 )
 from slurmtwin_reports.svg import Chart, Linear
 
@@ -26,7 +27,6 @@ GRADES: Final = {
 NOWHERE: Final = "nowhere"
 ROWS: Final = 60
 """Lines of a figure; a page says where there are more."""
-MORE_IS_BETTER: Final = ("goodput", "utilisation")
 
 
 class StudyFindings:
@@ -120,27 +120,47 @@ def _answer(
         return f"One design: {metric} by point", "hold", "nothing to compare"
     if not standing:
         return f"No difference in {metric} stands", "hold", "no answer"
-    better = [d for d in standing if _is_better(d)]
-    names = list(dict.fromkeys(d.design for d in standing))
-    if len(better) == len(standing):
-        who, word = listed(names), "better than"
-    elif not better:
-        who, word = listed(names), "worse than"
-    else:
-        return (
-            f"It depends: {metric} is better with {findings.reference} at some points, worse at others",
-            "hold",
-            "turns",
-        )
-    all_of = len(standing) == len(first)
-    where = "at every point" if all_of else f"at {len(standing)} of {len(first)} points"
-    verb = "are" if len(names) > 1 else "is"
-    return f"{who} {verb} {word} {findings.reference} {where}, in {metric}", "good" if all_of else "hold", "stands"
+    better, worse, turning, points = _sides(first)
+    said = [
+        f"{listed(names)} {'are' if len(names) > 1 else 'is'} {word} than {findings.reference} "
+        f"{_share(sum(len(sides[name]) for name in names), points * len(names), len(names))}"
+        for names, word, sides in ((list(better), "better", better), (list(worse), "worse", worse)) if names
+    ]  # fmt: skip
+    said += [
+        f"{name} is better than {findings.reference} at {ups} of {points} points, worse at {downs}"
+        for name, (ups, downs) in turning.items()
+    ]
+    text = f"{'; '.join(said)}, in {metric}"
+    if turning:
+        return f"It depends: {text}", "hold", "turns"
+    return text, "good" if len(standing) == len(first) else "hold", "stands"
+
+
+def _sides(
+    first: Sequence[Difference],
+) -> tuple[dict[str, list[Difference]], dict[str, list[Difference]], dict[str, tuple[int, int]], int]:
+    """Designs that are better wherever a difference stands, those worse, those that turn (better, worse); points."""
+    better: dict[str, list[Difference]] = {}
+    worse: dict[str, list[Difference]] = {}
+    turning: dict[str, tuple[int, int]] = {}
+    for name in dict.fromkeys(d.design for d in first):
+        stands = [d for d in first if d.design == name and d.stands]
+        ups = sum(map(_is_better, stands))
+        if 0 < ups < len(stands):
+            turning[name] = ups, len(stands) - ups
+        elif stands:
+            (better if ups else worse)[name] = stands
+    return better, worse, turning, len({d.point for d in first})
+
+
+def _share(count: int, whole: int, designs: int) -> str:
+    if count == whole:
+        return "at every point"
+    return f"at {count} of {whole} points" if designs == 1 else f"in {count} of {whole} comparisons"
 
 
 def _is_better(found: Difference) -> bool:
-    more = found.metric.split(":")[0] in MORE_IS_BETTER
-    return (found.difference.mean > 0) == more
+    return (found.difference.mean > 0) == more_is_better(found.metric)
 
 
 def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Sequence[Difference]) -> str:
@@ -155,11 +175,12 @@ def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Seq
     )
     if findings.study.get("crossing") == "one-at-a-time" and len(findings.table.points) > 1:
         text = f"{_at_base(findings, first)} {text}"
-    turns = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.value is not None]
+    every = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.value is not None]
+    turns = [b for b in every if b.low is not None]  # without an interval it may as well be noise around no difference
     for one in turns[:3]:
         text += f" {one.better_below} is better than {_other(findings, one)} below {one.factor} = {_turn(one)}."
     starts = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.equal_to is not None]
-    if starts and not turns:
+    if starts and not every:
         one = starts[0]
         text += f" Up to {one.factor} = {one.equal_to:g} they are equal, beyond it {one.better_beyond} is better."
     return text

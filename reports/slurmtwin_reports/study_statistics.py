@@ -15,6 +15,7 @@ from typing import Any, Final
 from slurmtwin_reports.study_metrics import CUTS, UNSETTLED
 
 FALSE_SHARE: Final = 0.05
+MORE_IS_BETTER: Final = ("goodput", "utilisation")
 Result = dict[str, Any]
 Point = tuple[tuple[str, str], ...]
 """(factor, level) in the file's order."""
@@ -242,7 +243,7 @@ def _break_even(
         c for _ in range(500)
         if (c := crossing(levels, data[:, draw.integers(0, len(seeds), len(seeds))].mean(axis=1).tolist())) is not None
     ]  # fmt: skip
-    better = design if float(data[0].mean()) < 0 else reference
+    better = design if (float(data[0].mean()) > 0) == more_is_better(metric) else reference
     if len(found) < 450:
         return BreakEven(factor, others, design, metric, value, better_below=better)
     low, high = (float(v) for v in np.percentile(found, [2.5, 97.5]))
@@ -257,8 +258,13 @@ def _begin_to_differ(
     if not equal[0] or all(equal):
         return BreakEven(factor, others, design, metric, None)
     place = equal.index(False)
-    beyond = design if math.fsum(rows[-1]) < 0 else reference
+    beyond = design if (math.fsum(rows[-1]) > 0) == more_is_better(metric) else reference
     return BreakEven(factor, others, design, metric, None, equal_to=levels[place - 1], better_beyond=beyond)
+
+
+def more_is_better(metric: str) -> bool:
+    """Whether a design is the better one where the metric is larger."""
+    return metric.split(":")[0] in MORE_IS_BETTER
 
 
 def crossing(levels: Sequence[float], values: Sequence[float]) -> float | None:

@@ -107,6 +107,13 @@ def test_the_widest_interval_is_named() -> None:
     assert "mean_wait_s of" in where
 
 
+def test_more_of_some_metrics_is_better() -> None:
+    """Where b has the higher utilisation it is the better one: above 0.65, not below."""
+    rows = [{**r, "figures": {cut: {"utilisation": f["mean_wait_s"]} for cut, f in r["figures"].items()}}
+            for r in _study(lambda load: 100 * (load - 0.65))]  # fmt: skip
+    assert break_evens(StudyTable(rows), "a", ["utilisation"])[0].better_below == "a"
+
+
 def _findings(effect: Any) -> StudyFindings:
     study = {"name": "try", "question": "Is b better?", "designs": {"a": {}, "b": {}}, "metrics": ["mean_wait_s"],
              "grades": {"a": "A"}, "warm_up": "mser-5"}  # fmt: skip
@@ -133,6 +140,30 @@ def test_the_page_claims_no_more_than_stands(effect: Any, says: str) -> None:
     page = study_page(_findings(effect))
     assert page.answer.startswith(says)
     assert page.tone == "hold"
+
+
+def test_designs_that_differ_in_opposite_ways_do_not_turn() -> None:
+    """c is worse and b is better wherever something stands: that depends on nothing, and neither is lost."""
+    rows = _study(lambda _: -20.0)
+    rows += [{**r, "design": "c"} for r in _study(lambda _: 20.0) if r["design"] == "b"]
+    study = {"name": "try", "question": "Which?", "designs": {"a": {}, "b": {}, "c": {}}, "metrics": ["mean_wait_s"]}
+    page = study_page(StudyFindings(study, rows))
+    assert page.answer == "b is better than a at every point; c is worse than a at every point, in mean wait"
+
+
+def test_a_turn_without_an_interval_is_not_told_first() -> None:
+    """A difference that is noise around nothing passes 0 somewhere; the lede says nothing of where."""
+    rows = []
+    for load, effect in (("0.5", -40.0), ("0.9", 0.1)):
+        for seed in range(20):
+            noise = 9.0 if seed % 2 else -9.0
+            rows += [_result("a", seed, load, 100.0), _result("b", seed, load, 100.0 + effect + noise)]
+    study = {"name": "try", "question": "Is b better?", "designs": {"a": {}, "b": {}}, "metrics": ["mean_wait_s"]}
+    noisy = StudyFindings(study, rows)
+    assert noisy.break_evens[0].value is not None
+    assert "below load" not in study_page(noisy).lede
+    turn = study_page(_findings(lambda load: 100 * (load - 0.65)))
+    assert "b is better than a below load = 0.6" in turn.lede
 
 
 def test_a_conclusion_is_held_against_each_assumption() -> None:
