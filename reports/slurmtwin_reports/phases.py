@@ -25,7 +25,7 @@ from slurmtwin_reports.faults.milestones import marks_of
 from slurmtwin_reports.history import Row
 
 TABLE: Final = Path("docs/kind-phases.md")
-SCENARIOS: Final = (Path("scenarios/faults"), Path("scenarios/operator"))
+SCENARIOS: Final = (Path("scenarios/faults"), Path("scenarios/operator"), Path("scenarios/clusters"))
 REASONS: Final = Path("scenarios/phase-reasons.yaml")
 AGREE: Final = "agree"
 DIFFER: Final = "differ"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.contract.several_clusters import has_several, member
 from slurmtwin.contract.world import conditions_sha256
 from slurmtwin.workload.resolve import resolve_jobs
 from slurmtwin.worlds.outside import literal_scenario
@@ -104,8 +105,22 @@ def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> 
     Of a run in pods also where each pod ran and when each node's lease was renewed, both before the first fault.
 
     `rows` are event rows in the order of the table, with contract.events' columns as attributes.
-    Raises InputError when the recording lacks one of them.
+    Of several clusters each has its own. Raises InputError when the recording lacks one of them.
     """
+    if not has_several(scenario):
+        return _start_times(manifest, scenario, rows)
+    known = list(rows)
+    times = {
+        cluster.name: _start_times(
+            manifest, member(scenario, place), [row for row in known if row.cluster in (cluster.name, None)]
+        )
+        for place, cluster in enumerate(scenario.clusters)
+    }
+    return replace(next(iter(times.values())), members=times)
+
+
+def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> StartTimes:
+    """Of one cluster."""
     submits: dict[int, int] = {}
     injected: dict[str, int] = {}
     controllers: list[int] = []

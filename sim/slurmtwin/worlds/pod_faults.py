@@ -36,6 +36,8 @@ SHUTDOWN_NS: Final = 15 * SECOND
 """docker restart waits so long for systemd (docs/kind-slurm.md)."""
 NOT_MODELLED: Final = ("clock.jump",)
 """A daemon's own clock: all timers of a run stand on one, and what slurmctld makes of a jump was never seen."""
+ALL_NODES: Final = "all"
+"""As the target of a pause: every machine of the cluster."""
 EVICT_AGAIN_NS: Final = 5 * SECOND
 """kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
@@ -84,6 +86,8 @@ class ClusterFaults:
         self.operator_cut = False
         self.rest_cut = False
         """No packet reaches the operator, or slurmrestd."""
+        self.dispatcher_cut = False
+        """No packet passes between slurmrestd and the dispatcher of several clusters."""
         self.tarpit = False
         """slurmrestd takes connections and answers nobody."""
         self._api_back_ns = api_back_ns
@@ -141,7 +145,7 @@ class ClusterFaults:
     def where(self, fault: ClusterFault) -> str | None:
         """What the rows of a fault name in their node column, as on a real cluster."""
         if fault.kind.startswith("kube_node."):
-            return self.node(fault.target)
+            return None if fault.target == ALL_NODES else self.node(fault.target)
         if fault.target.startswith("job:"):
             return self._job_pod(fault.target)[0]
         return fault.target.partition(":")[2] or None if fault.target.startswith("slurmd:") else None
@@ -262,6 +266,8 @@ class ClusterFaults:
         return _nothing
 
     def _kube_node(self, verb: str, fault: ClusterFault) -> Callable[[], None]:
+        if fault.target == ALL_NODES and verb == "pause":
+            return self._pause_all()
         name = self.node(fault.target)
         machine = self._machines[name]
         if verb == "pause":
@@ -277,6 +283,19 @@ class ClusterFaults:
             self._client.delete(Node, name)
             return lambda: self._register_again(name, machine, dict(labels))
         return self._mark(verb, name, fault)
+
+    def _pause_all(self) -> Callable[[], None]:
+        """Every machine of the cluster stands still, its control plane as well."""
+        self._server.stop()
+        for machine in self._machines.values():
+            machine.pause()
+
+        def clear() -> None:
+            self._server.start()
+            for machine in self._machines.values():
+                machine.unpause()
+
+        return clear
 
     def _register_again(self, name: str, machine: Machine, labels: dict[str, str]) -> None:
         machine.kill_kubelet()
@@ -327,6 +346,9 @@ class ClusterFaults:
         """A worker from its controller, controllers from each other, slurmrestd or a node from everything."""
         if fault.target.startswith("slurmctld"):
             return self._cut_controllers(fault)
+        if fault.other == "dispatcher":
+            self.dispatcher_cut = True
+            return lambda: setattr(self, "dispatcher_cut", False)
         if fault.target.startswith("slurmrestd"):
             return self._cut_rest()
         if fault.target.startswith("slurmd"):

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.attempt_trace import AttemptTrace
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Node
+    from slurmtwin.worlds.start_times import StartTimes
 
 Draw = Callable[[], int]
 LEAD_NS: Final = 14 * SECOND
@@ -230,9 +231,7 @@ class PodWorld(TwinWorld):
     @property
     def apply_ns(self) -> int:
         """When the workers, or all, are created: where slurmctld comes later, as the recording has it."""
-        if self._pods.controller_after and self._times.workers_ns is not None:
-            return self._times.workers_ns
-        return min(0, self._times.slurmctld_ns, self._times.slurmd_ns) - LEAD_NS - self._pods.controller_after
+        return applied_ns(self._pods, self._times)
 
     def _boot_controllers(self, _argument: object) -> None:
         """Their pods do that."""
@@ -494,6 +493,13 @@ class KubePart:
         """Whether slurmrestd answers the observer."""
         faults = self.faults
         return not (faults.rest_cut or (faults.keys is not None and faults.keys.old_refused))
+
+
+def applied_ns(pods: PodsSection, times: StartTimes) -> int:
+    """When the workers, or all, are created: where slurmctld comes later, as the recording has it."""
+    if pods.controller_after and times.workers_ns is not None:
+        return times.workers_ns
+    return min(0, times.slurmctld_ns, times.slurmd_ns) - LEAD_NS - pods.controller_after
 
 
 class Sharing:

@@ -35,3 +35,5 @@ class StartTimes:
     """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
     pod_node: Mapping[str, str] = field(default_factory=dict)
     """Pod (slurmctld-0, w-0 ..; of a Deployment: its app) -> the Kubernetes node it ran on before the first fault."""
+    members: Mapping[str, StartTimes] = field(default_factory=dict)
+    """Of several clusters: the times of each by its name; those not named have the others above."""

@@ -26,6 +26,7 @@ from slurmtwin.contract.manifest import (
 )
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import JobAction, PartitionAction, ReservationAction, Scenario
+from slurmtwin.contract.several_clusters import dispatch_of, has_several
 from slurmtwin.engine.environment import Environment, RunBudget
 from slurmtwin.engine.event_sink import EventSink, detail_text
 from slurmtwin.engine.random_streams import RandomStreams
@@ -111,7 +112,7 @@ class TwinWorld:
         self._assembly = self._assemble(streams, options)
         costs, self.costs_origin = load_host_costs(conf.version)
         self.costs = (options.costs or self._own_costs(costs)).scaled(scenario.host.factor)
-        self.env = Environment(start_ns=self._begin_ns(), tie_seed=options.tie_seed)
+        self.env = self._environment(options)
         self.sink = sink
         self.cluster = SlurmCluster(self.env, conf, sink, self.costs, self._times.epoch_ns, self._assembly)
         self.cluster.slurmds.programs_act = scenario.slurm.conf.get("ResumeProgram") not in _NO_PROGRAMS
@@ -126,6 +127,9 @@ class TwinWorld:
         self._moved_ns = 0
 
     # what a world of pods has otherwise
+
+    def _environment(self, options: TwinOptions) -> Environment:
+        return Environment(start_ns=self._begin_ns(), tie_seed=options.tie_seed)
 
     def _assemble(self, streams: RandomStreams, options: TwinOptions) -> Assembly:
         return Assembly(streams, options.watch)
@@ -164,6 +168,9 @@ class TwinWorld:
 
     def _open(self, _argument: object) -> None:
         self.feed.start()
+
+    def finish(self) -> None:
+        """The run is over: what is still to be told goes into the sink."""
 
     # faults
 
@@ -321,6 +328,11 @@ def _world(
     from slurmtwin.worlds.pod_observer import ObservedSink
     from slurmtwin.worlds.pod_world import PodWorld, with_controllers
 
+    if has_several(scenario):
+        from slurmtwin.worlds.several_clusters import SeveralClusters
+
+        several = SeveralClusters(scenario, conf, jobs, options, place)
+        return several, several.sink
     observed = ObservedSink(*place)
     return PodWorld(scenario, with_controllers(conf, scenario.pods), jobs, options, observed), observed
 
@@ -328,8 +340,8 @@ def _world(
 def not_modelled(scenario: Scenario) -> str:
     """What the scenario asks for that the twin does not model: leaving it out would change results. "": nothing."""
     pods = scenario.pods
-    if pods is not None and len(scenario.clusters) > 1:
-        return "several clusters"
+    if has_several(scenario):
+        dispatch_of(scenario)
     if not any(isinstance(fault, ClusterFault | OperatorStep) for fault in scenario.faults):
         return ""  # a run without them loads none of the code below
     from slurmtwin.worlds import pod_faults, pod_operator
@@ -378,6 +390,7 @@ def _play(
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+    world.finish()
     return world, {"name": "compiled" if reason is None else "twin", "why": reason or "a plain run"}
 
 
