@@ -77,6 +77,7 @@ def test_a_job_with_a_partition_is_its_users_own() -> None:
     ("more", "says"),
     [
         ({"workload": {}}, "workload.dispatch"),
+        ({"workload": document()["workload"] | {"users": {"try_again": "5s"}}}, "listed, read or generated jobs"),
         ({"slurm": {"nodes": [{"NodeName": "a-[0-1]"}]}}, "one NodeName line"),
         ({"faults": [{"at": "1s", "kind": "dns.outage", "cluster": "c"}]}, "no cluster is called 'c'"),
         ({"faults": [{"at": "1s", "kind": "node.update", "target": "a-0", "state": "DOWN"}]}, "faults of clusters"),

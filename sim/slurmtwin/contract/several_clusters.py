@@ -30,6 +30,8 @@ def dispatch_of(scenario: Scenario) -> Dispatch:
             f"clusters {', '.join(names)} need one NodeName line and one partition of their name each, in this order",
             hint="workload.dispatch.clusters names them too",
         )
+    if scenario.workload.users is not None or scenario.workload.services:
+        raise InputError("several clusters take listed, read or generated jobs alone")
     if scenario.slurm.accounting or scenario.pods is None or scenario.pods.operator:
         raise InputError("several clusters have plain manifests and no slurmdbd")
     if spec.policy != "least-loaded" or not spec.staleness or spec.away or spec.cuts:

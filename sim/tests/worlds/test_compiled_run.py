@@ -237,5 +237,6 @@ def test_every_way_to_run_is_looked_at() -> None:
         "on_start", "operator",
     }  # fmt: skip
     assert {field.name for field in fields(StartTimes)} == {
-        "epoch_ns", "slurmctld_ns", "slurmd_ns", "submit_ns", "fault_ns", "lease_ns", "pod_node", "workers_ns", "members",
+        "epoch_ns", "slurmctld_ns", "slurmd_ns", "submit_ns", "fault_ns", "lease_ns", "pod_node", "workers_ns",
+        "members",
     }  # fmt: skip
