@@ -60,6 +60,8 @@ class Carrying:
     """Where a process's first poll stands, up to poll_ns: how long its cluster took to settle is not known."""
     marks_pods: bool = False
     """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once."""
+    gather_ns: int = 0
+    """A watched change is looked at so much later: those that come together make one pass (shell/process.py)."""
     requeue_factor: float = 1.0
     """Of the pause that the core asks for (a verdict halves and doubles it)."""
     readiness_factor: float = 1.0
@@ -222,19 +224,19 @@ class _Process:
         if new is not None and (
             old is None or old.meta.generation != new.meta.generation or old.meta.deleting != new.meta.deleting
         ):  # what the operator itself writes into the status brings no pass
-            self._queue.add(new.meta.key)
+            self._queue.add_after(new.meta.key, self._carrying.gather_ns)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
         name = pod.meta.labels.get(NODE_SET)
         if name:
-            self._queue.add(f"{pod.meta.namespace}/{name}")
+            self._queue.add_after(f"{pod.meta.namespace}/{name}", self._carrying.gather_ns)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is None or new is None or old.spec != new.spec or old.ready != new.ready:
             for item in self.sets:
-                self._queue.add(item.meta.key)
+                self._queue.add_after(item.meta.key, self._carrying.gather_ns)
 
     # a pass
 

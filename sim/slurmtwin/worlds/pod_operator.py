@@ -44,6 +44,8 @@ IN_PLACE_NS: Final = 3100 * MS
 """The change is gathered for 0.1 s and the pod marked, so that its kubelet looks; 3 s later reconfigure
 (docs/operator.md, slurm.conf in place). The new process takes its own start.
 """
+GATHER_NS: Final = 100 * MS
+"""GATHER_NS of the reference operator's process; controller-runtime, which carries Slinky's, waits for nothing."""
 LEASE_LOOK_NS: Final = (0, 4400 * MS)
 """Looks at a lease lie up to 2 s x 2.2 apart (kubernetes.md 6.10)."""
 BOOTS: Final[dict[str, dict[str, str]]] = {"replicas": {}, "power": {"boot": "1"}}
@@ -140,7 +142,8 @@ class OperatorPart:
             world.env, kube.server, sink, switches,
             Carrying(
                 poll_ns=poll_ns, poll_phase=world.streams.uniform_ns("operator.poll", 0, poll_ns),
-                marks_pods=carrier.slurm_informer, requeue_factor=world.factor("operator-requeue"),
+                marks_pods=carrier.slurm_informer, gather_ns=0 if carrier.slurm_informer else GATHER_NS,
+                requeue_factor=world.factor("operator-requeue"),
                 readiness_factor=world.factor("readiness-period"),
                 poll_after_failure=carrier.poll_after_failure,
                 back_off_ns=carrier.backoff_base_ms * MS,

@@ -92,6 +92,9 @@ QUIET_BESIDE: Final = 2
 """Starts of pods share the host: Scheduled to Started is 0.94 s alone, 1.34 s of two and 1.64 s of four together in the
 quiet runs (first repetition, and pairs of the second), so each one beside adds 22 %. Calibrated durations are those of
 starts with two others beside them on average."""
+MOUNTED_NS: Final = 300 * MS
+"""The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
+podAttachAndMountRetryInterval)."""
 SLURMD_BYTES: Final = 5 << 20
 """What slurmd frees when the kernel takes it (models/slurm_pods/settings.py)."""
 START_BYTES: Final = 6 << 20
@@ -343,6 +346,7 @@ class KubePart:
             slurmd_begin=self._later(first(pinned, slurmd_ns, slurmd), pods.operator),
             config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS),
             config_attempt=world.streams.uniform_ns("configless.attempt", *ATTEMPT_NS),
+            supervisor_begin=world.draw("supervisor-start"),
             supervisor_look=world.streams.uniform_ns(
                 "supervisor", *(world.scaled("supervisor-restart", ns) for ns in ROUNDS_NS)
             ),
@@ -361,11 +365,17 @@ class KubePart:
         return lambda: begin() + wait()
 
     def _start_costs(self) -> StartCosts:
-        """Sandbox and mounts are what a pod's start has beyond its container's."""
+        """Sandbox and mounts are what a pod's start has beyond its container's.
+
+        Probes tick from the end of the mounts on. An operator's pods are later by a look: their Secrets are not there
+        at the first.
+        """
         world = self._world
         pod, alone, container = (world.draw(name) for name in ("pod-start", "pod-start-alone", "container-start"))
         middle_ns = world._middle("container-start")
-        part_ns, single_ns = 100 * MS + middle_ns, 100 * MS + round(middle_ns / (1 + BESIDE * QUIET_BESIDE))
+        part_ns, single_ns = (MOUNTED_NS + ns for ns in (middle_ns, round(middle_ns / (1 + BESIDE * QUIET_BESIDE))))
+        pods = self._scenario.pods
+        looks = 2 if pods is not None and pods.operator else 1
         sharing = self._sharing
 
         def sandbox() -> int:
@@ -374,9 +384,8 @@ class KubePart:
             return sharing.takes_ns(max(50 * MS, pod() - part_ns))
 
         return replace(
-            StartCosts(), mount=lambda: 100 * MS, create=lambda: 0, start=lambda: sharing.takes_ns(container()),
-            sandbox=sandbox,
-            pull=lambda image: None if image == NO_IMAGE else PULL_NS,
+            StartCosts(), mount=lambda: looks * MOUNTED_NS, create=lambda: 0, sandbox=sandbox,
+            start=lambda: sharing.takes_ns(container()), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
         )  # fmt: skip
 
     def _machine(self, place: int, node: KubeNode) -> Machine:

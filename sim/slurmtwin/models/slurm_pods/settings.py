@@ -39,6 +39,8 @@ class DaemonPods:
     """One such attempt; names that do not resolve yet take their own seconds."""
     resolves: Callable[[], bool] = lambda: True
     """Names of the cluster are found."""
+    supervisor_begin: Draw = lambda: 130 * MS
+    """supervisord's own start, a Python program, before its first round."""
     supervisor_look: Draw = lambda: SECOND
     """supervisord: a process has ended -> it is started again. A draw up to its 1 s round (supervisord 4.2)."""
     supervisor_start_ns: int = SECOND
