@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.manifests import pod_of
-from slurmtwin.adapters.seen_before import Decisions, NodeSetViews
+from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore
 from slurmtwin.adapters.views import LOCK
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
@@ -206,7 +206,7 @@ class _Process:
         self.informers: tuple[Informer[Any], ...] = (*self.beside, self.nodes, self.pods, self.sets)
         self._views: dict[str, NodeSetViews] = {}
         """By uid of a node set."""
-        self._decisions = Decisions(operator._core)
+        self._decisions = Decisions(StandingCore() if operator._core is own_plan else operator._core)
         self._queue = WorkQueue(self.clock, self._pass, 1, carrying.back_off_ns, carrying.back_off_most_ns)
         self._polled = False
         for informer in self.informers:

@@ -12,6 +12,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurmtwin.adapters.views import node_view, pod_view
+from slurmtwin_operator.core.nodeset import Standing, plan_node_set
 from slurmtwin_operator.core.observed import KubeNode
 from slurmtwin_operator.core.observed import Pod as PodView
 
@@ -83,6 +84,21 @@ class Decided:
     def same(self, observed: NodeSetObserved, memory: Memory) -> bool:
         """Whether a pass sees and remembers what that one did."""
         return self.memory == memory and _marks(self.observed) == _marks(observed)
+
+
+class StandingCore:
+    """The operator's own core, which goes by what changed since it was last asked."""
+
+    def __init__(self) -> None:
+        self._standing: dict[str, Standing] = {}
+        """Uid of a node set -> what stands of its last pass."""
+
+    def __call__(self, observed: NodeSetObserved, memory: Memory, now_ns: int) -> Plan:
+        """plan(), of a node set."""
+        standing = self._standing.get(observed.me.uid)
+        if standing is None:
+            standing = self._standing[observed.me.uid] = Standing()
+        return plan_node_set(observed, memory, now_ns, standing)
 
 
 class Decisions:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin.adapters.seen_before import Decisions, NodeSetViews
+from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.api_server.objects import Meta, Node, Pod, PodSpec
 from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
 from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin_operator.core import plan
 from slurmtwin_operator.core.actions import DrainNode, Memory, Plan
 from slurmtwin_operator.core.observed import Identity, NodeSetObserved, Slurm
 from slurmtwin_operator.core.spec import NodeSetSpec
@@ -103,6 +104,28 @@ def test_a_machine_appears_when_a_pod_of_the_set_is_on_it() -> None:
     pod = Pod(meta=Meta(name="w-0", uid="u"), spec=PodSpec(node_name="n1"))
     views.look("w", spec, [pod], [(machine, 2)])
     assert [(view.name, view.foreign_pods) for view in views.nodes] == [("n1", 2)]
+
+
+OPERATED = sorted(
+    path.stem for path in FAULTS.glob("*.yaml")
+    if (section := load_scenario(path).pods) is not None and section.operator
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATED)
+def test_a_core_that_goes_by_changes_decides_what_a_full_one_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass of each scenario that an operator runs."""
+    standing, passes = StandingCore.__call__, []
+
+    def both(self: StandingCore, observed: NodeSetObserved, memory: Memory, now_ns: int) -> Plan:
+        made = standing(self, observed, memory, now_ns)
+        assert made == plan(observed, memory, now_ns)
+        passes.append(now_ns)
+        return made
+
+    monkeypatch.setattr(StandingCore, "__call__", both)
+    run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, TwinOptions(seed=3))
+    assert passes
 
 
 @pytest.mark.parametrize("name", ["x1-slinky", "x32-slinky", "x41-slinky", "x52-failed-pods", "x59-elastic-resume"])

@@ -13,24 +13,26 @@ from slurmtwin_operator.core.actions import Memory, Plan, Reason, SetFinalizer, 
 from slurmtwin_operator.core.conditions import settle
 from slurmtwin_operator.core.manifests import node_set_objects, refusal, sync_objects, worker_set
 from slurmtwin_operator.core.nodeset import drains, machines, records, scale, update
+from slurmtwin_operator.core.nodeset.standing import Standing
 from slurmtwin_operator.core.nodeset.survey import SECOND, Pass
 from slurmtwin_operator.core.observed import Condition, NodeSetObserved
 
+__all__ = ["LATE_NS", "SOON_NS", "Standing", "plan_node_set"]
 SOON_NS: Final = 5 * SECOND
 """Next look while something is under way."""
 LATE_NS: Final = 300 * SECOND
 """Next look when nothing is; changes are noticed by watches and by the shell's poll of Slurm."""
 
 
-def plan_node_set(o: NodeSetObserved, memory: Memory, now: int) -> Plan:
-    """The decision of one pass over a NodeSet."""
+def plan_node_set(o: NodeSetObserved, memory: Memory, now: int, standing: Standing | None = None) -> Plan:
+    """The decision of one pass over a NodeSet. standing: what earlier passes left; the plan is the same without."""
     if o.me.generation < memory.generation:
         return Plan((), memory, SOON_NS, reasons=(Reason(Why.STALE, o.me.name),))
     refused = refusal(o)
     if refused and not o.me.deleting:
         conditions = settle(o.conditions, now, (Condition("Available", "False", "Refused", refused),))
         return Plan((), memory, LATE_NS, (), conditions, (Reason(Why.REFUSED, refused),))
-    p = Pass(o, memory, now)
+    p = Pass(o, memory, now, standing.watched(o, memory) if standing is not None else None)
     if not o.me.finalizer and not o.me.deleting:
         p.actions.append(SetFinalizer(True))
     if p.sw.workers == "external":
@@ -48,8 +50,9 @@ def plan_node_set(o: NodeSetObserved, memory: Memory, now: int) -> Plan:
 
 def _pods(p: Pass) -> tuple[tuple[str, int], ...]:
     """Decide about pods and their Slurm nodes; returns the creations to remember."""
-    names = {pod.name for pod in p.o.pods}
-    unseen = tuple(entry for entry in p.memory.created if entry[0] not in names)
+    asked = p.memory.created
+    names = {pod.name for pod in p.o.pods} if asked else frozenset[str]()
+    unseen = tuple(entry for entry in asked if entry[0] not in names)
     if unseen and p.sw.unseen_creation == "wait":
         p.say(Why.WAITS_FOR_CREATION, unseen[0][0])
         return unseen
@@ -70,7 +73,7 @@ def _pods(p: Pass) -> tuple[tuple[str, int], ...]:
         made = scale.create_missing(p)
     machines.sync_machines(p)
     clean = records.prune(p)
-    if p.o.me.deleting and not p.members and clean:
+    if p.o.me.deleting and clean and not p.o.pods:
         p.actions.append(SetFinalizer(False))
         p.say(Why.DELETING, p.o.me.name)
     return tuple((name, p.now) for name in made) if p.sw.unseen_creation == "wait" else ()

@@ -6,12 +6,13 @@ from slurmtwin_operator.core.actions import CordonNode, DeleteNode, LockNode, Wh
 from slurmtwin_operator.core.nodeset.scale import removable
 from slurmtwin_operator.core.nodeset.survey import SECOND, Member, Pass
 from slurmtwin_operator.core.observed import KubeNode
+from slurmtwin_operator.core.switches import Switches
 
 
 def sync_machines(p: Pass) -> None:
     """Every Kubernetes node of the set once, in the order of names."""
     sw = p.sw
-    if sw.sync != "both" and sw.lock == "none" and sw.health != "replace" and not sw.lost_node_after_s:
+    if not touches_machines(sw):
         return
     hosted: dict[str, list[Member]] = {}
     for m in p.members:
@@ -24,6 +25,14 @@ def sync_machines(p: Pass) -> None:
         if sw.lock == "taint" and p.usable:
             _lock(node, members, p)
         _replace(node, members, p)
+
+
+def touches_machines(switches: Switches) -> bool:
+    """Does the design do anything to Kubernetes nodes?"""
+    return (
+        switches.sync == "both" or switches.lock != "none" or switches.health == "replace"
+        or bool(switches.lost_node_after_s)
+    )  # fmt: skip
 
 
 def _mirror(node: KubeNode, members: list[Member], p: Pass) -> None:

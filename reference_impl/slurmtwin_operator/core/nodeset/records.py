@@ -8,15 +8,16 @@ from slurmtwin_operator.core.actions import DeleteSlurmNode, Guard, Why
 from slurmtwin_operator.core.conditions import settle
 from slurmtwin_operator.core.nodeset.scale import wanted_number
 from slurmtwin_operator.core.nodeset.survey import ORPHAN_NS, Pass
-from slurmtwin_operator.core.observed import Condition, SlurmNode
+from slurmtwin_operator.core.observed import Condition, NodeSetObserved, SlurmNode
 
 
 def prune(p: Pass) -> bool:
     """Delete records of pods that are gone for good; True when none of ours is left over."""
     if p.sw.prune == "never" or not p.usable:
         return True
-    pods = {pod.name for pod in p.o.pods}
-    left = [n for n in p.o.slurm.nodes if n.name not in pods and n.dynamic and p.o.me.name in n.features]
+    left = unpodded(p.o) if p.unpodded is None else p.unpodded
+    if not left:
+        return True
     machines = {node.name for node in p.o.kube_nodes}
     before = dict(p.memory.orphans)
     wait = 0 if p.o.me.deleting else ORPHAN_NS
@@ -30,7 +31,18 @@ def prune(p: Pass) -> bool:
                 DeleteSlurmNode(node.name, Guard(node.name, reason=node.reason, no_pod=True) if p.sw.recheck else None)
             )
             p.say(Why.PRUNED, node.name)
-    return not left
+    return False
+
+
+def unpodded(o: NodeSetObserved) -> tuple[SlurmNode, ...]:
+    """Records of this set's nodes that have no pod."""
+    pods = {pod.name for pod in o.pods}
+    return tuple(n for n in o.slurm.nodes if n.name not in pods and may_be_pruned(n, o.me.name))
+
+
+def may_be_pruned(node: SlurmNode, node_set: str) -> bool:
+    """A record that came by registration, for this set."""
+    return node.dynamic and node_set in node.features
 
 
 def _defunct(node: SlurmNode, machines: set[str], p: Pass) -> bool:
@@ -45,8 +57,9 @@ def _defunct(node: SlurmNode, machines: set[str], p: Pass) -> bool:
 
 def status_of(p: Pass) -> tuple[tuple[str, Any], ...]:
     """Numbers for `kubectl get` and the scale subresource."""
-    ready = available = updated = total = 0
-    states = {"IDLE": 0, "ALLOCATED": 0, "MIXED": 0, "DOWN": 0}
+    rest = p.rest
+    total, updated, ready, available = rest.total, rest.total, rest.ready, rest.available
+    states = {"IDLE": 0, "ALLOCATED": 0, "MIXED": 0, "DOWN": 0} | rest.states
     drained = 0
     for m in p.members:
         if m.pod.deleting:

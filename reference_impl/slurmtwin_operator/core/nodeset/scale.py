@@ -46,7 +46,7 @@ def condemn(p: Pass) -> None:
         victims: Iterable[Member] = (m for m in p.members if not m.gone and m.pod.slot not in slots)
     else:
         live = [m for m in p.members if not m.gone]
-        surplus = len(live) - p.o.spec.replicas
+        surplus = p.rest.total + len(live) - p.o.spec.replicas
         victims = victims_of(p, live)[:surplus] if surplus > 0 else ()
     for m in victims:
         m.condemned = True
@@ -155,6 +155,8 @@ def create_missing(p: Pass) -> list[str]:
     """Create what is missing; returns the names asked for. A pod that is going still holds its name."""
     occupied = {m.pod.slot for m in p.members}
     slots = wanted_slots(p.o)
+    if slots is None and p.rest.total + len(occupied) >= p.o.spec.replicas:
+        return []
     if slots is None:
         missing = _free_ordinals(occupied, p.o.spec.replicas - len(occupied))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from slurmtwin_operator.core.actions import Action, Memory, Reason, Why
 from slurmtwin_operator.core.observed import KubeNode, NodeSetObserved, Pod, SlurmNode
@@ -39,6 +39,46 @@ class Member:
         """Why its Slurm node shall be drained; empty: it shall not."""
 
 
+class Tally:
+    """Numbers of members that nothing has to be decided about: a pass counts them and looks at none of them."""
+
+    __slots__ = ("available", "ready", "states", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        """None of them is of an old revision, on its way out, or drained."""
+        self.ready = 0
+        self.available = 0
+        self.states: dict[str, int] = {}
+        """Base state in Slurm -> how many."""
+
+    def copy(self) -> Tally:
+        """Another one with the same numbers."""
+        other = Tally()
+        other.total, other.ready, other.available = self.total, self.ready, self.available
+        other.states = dict(self.states)
+        return other
+
+    def count(self, pod: Pod, node: SlurmNode, by: int) -> None:
+        """One member more (1) or less (-1)."""
+        self.total += by
+        if pod.ready:
+            self.ready += by
+            if serves(node):
+                self.available += by
+        self.states[node.state] = self.states.get(node.state, 0) + by
+
+
+class Watched(NamedTuple):
+    """What a pass has to look at where the rest is known to be quiet (standing.py)."""
+
+    members: list[tuple[Pod, SlurmNode | None, KubeNode | None]]
+    """In the order of observation."""
+    rest: Tally
+    unpodded: tuple[SlurmNode, ...]
+    """Records of this set without a pod."""
+
+
 class Pass:
     """One pass over one NodeSet."""
 
@@ -52,12 +92,14 @@ class Pass:
         "o",
         "orphans",
         "reasons",
+        "rest",
         "sw",
+        "unpodded",
         "unsettled",
         "usable",
     )
 
-    def __init__(self, o: NodeSetObserved, memory: Memory, now: int) -> None:
+    def __init__(self, o: NodeSetObserved, memory: Memory, now: int, watched: Watched | None = None) -> None:
         self.o = o
         self.sw = o.switches
         self.memory = memory
@@ -70,7 +112,11 @@ class Pass:
         self.drained = {node: at for node, at in memory.drained if now - at < REMEMBER_NS}
         self.orphans: dict[str, int] = {}
         self.unsettled = False
-        self.members = self._survey()
+        self.rest = _NOBODY if watched is None else watched.rest
+        """Members that are not among `members`."""
+        self.unpodded = None if watched is None else watched.unpodded
+        """Records of this set without a pod; None: nobody has looked."""
+        self.members = self._survey(self._joined() if watched is None else watched.members)
 
     def say(self, why: Why, about: str = "") -> None:
         """Note a reason."""
@@ -81,22 +127,25 @@ class Pass:
         if self.sw.remember_deletes:
             self.deleted.setdefault(pod.uid, self.now)
 
-    def _survey(self) -> list[Member]:
-        """Members in the order of their slots."""
+    def _joined(self) -> list[tuple[Pod, SlurmNode | None, KubeNode | None]]:
+        """Each pod with its Slurm node and its machine."""
         slurm = {node.name: node for node in self.o.slurm.nodes}
         kube = {node.name: node for node in self.o.kube_nodes}
+        return [(pod, slurm.get(pod.name), kube.get(pod.kube_node)) for pod in self.o.pods]
+
+    def _survey(self, joined: list[tuple[Pod, SlurmNode | None, KubeNode | None]]) -> list[Member]:
+        """Members in the order of their slots."""
         revision, known = self.o.spec.revision, self.o.slurm.answer != "absent"
         deleted, asked = self.deleted, self.drained
         members = []
-        for pod in self.o.pods:
-            node = slurm.get(pod.name)
-            m = Member(pod, node, kube.get(pod.kube_node))
+        for pod, node, kube in joined:
+            m = Member(pod, node, kube)
             m.old = pod.revision != revision
             m.dead = pod.phase == "Failed" or pod.phase == "Succeeded"
             if deleted and pod.uid in deleted:
                 m.gone = True
             if pod.ready and not m.gone and not m.dead:
-                m.available = _serves(node) if node is not None else not known
+                m.available = serves(node) if node is not None else not known
                 if asked and pod.name in asked:
                     m.available = False
             members.append(m)
@@ -104,7 +153,7 @@ class Pass:
         return members
 
 
-def _serves(node: SlurmNode) -> bool:
+def serves(node: SlurmNode) -> bool:
     """Slurm may start jobs on it."""
     if node.state == "DOWN":
         return False
@@ -118,3 +167,6 @@ def slot_key(slot: str) -> tuple[int, str]:
 
 def _slot(m: Member) -> tuple[int, str]:
     return m.order
+
+
+_NOBODY: Final = Tally()

@@ -40,7 +40,7 @@ def _rolling(p: Pass, old: list[Member]) -> list[Member]:
     allowed = budget(p.o.spec.update.max_unavailable, wanted)
     if p.sw.update_budget == "unavailable":
         out = [m for m in old if _costs_nothing(m, p)]
-        allowed -= wanted - sum(1 for m in p.members if m.available and not m.condemned)
+        allowed -= wanted - p.rest.available - sum(1 for m in p.members if m.available and not m.condemned)
     else:
         out = []
         serving = [m for m in old if m.pod.ready]
