@@ -139,6 +139,8 @@ def test_an_effect_that_does_not_show_fails_the_run(monkeypatch: pytest.MonkeyPa
     assert one.steps[-1].what == "failed"
     one.undo()
     assert Recorded.steps[-1] == "clear"
+    one.undo()
+    assert Recorded.steps.count("clear") == 1
 
 
 @pytest.mark.parametrize(

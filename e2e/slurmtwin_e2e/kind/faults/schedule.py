@@ -148,8 +148,9 @@ class FaultRunner:
         self._note(Step(number, what, planned, before, time.time_ns(), text or "", one.nodes()))
 
     def undo(self) -> None:
-        """End what the scenario left uncleared, after the run: the cluster is as before."""
-        for one in self._undo:
+        """End what the scenario left uncleared, after the run: the cluster is as before; again: nothing."""
+        while self._undo:
+            one = self._undo.pop(0)
             try:
                 one.clear()
             except SlurmtwinError as error:
