@@ -16,6 +16,7 @@ from slurmtwin.contract.jobs import JobRequest, to_dict
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block, write_manifest
 from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.several_clusters import has_several
 from slurmtwin.contract.world import RunAnswer, RunOrder
 from slurmtwin_e2e.docker import docker, image_id
 from slurmtwin_e2e.facts import cluster_facts
@@ -36,6 +37,10 @@ def run_scenario(order: RunOrder) -> RunAnswer:
 
     Raises InputError before anything is made for an impossible scenario, EnvironmentMissingError without Docker.
     """
+    if has_several(order.scenario):
+        from slurmtwin_e2e.kind import several  # which builds on this module
+
+        return several.run_scenario(order)
     check_scenario(order.scenario)
     repetition = order.replication or 1
     name = os.environ.get(CLUSTER_VARIABLE, "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +15,11 @@ from slurmtwin.contract.errors import EnvironmentMissingError, InputError, Slurm
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.listed_jobs import listed_jobs
+from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.contract.several_clusters import member, own_jobs
+from slurmtwin.contract.world import RunOrder
+from slurmtwin_e2e import kind_world
 from slurmtwin_e2e.kind import batch, dispatching, several
 from slurmtwin_e2e.kind.faults import kube, network
 from slurmtwin_e2e.kind.faults.base import FaultError, PodPlace
@@ -308,3 +313,25 @@ def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
         raise SlurmtwinError("no cluster")
 
     assert "no cluster" in several.record_one([], batch.Wanted(scenario(), 1, 1), tmp_path, 3, None, run=failing)
+
+
+def test_the_world_kind_runs_several_clusters_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run --world kind` makes the scenario's clusters, and writes the folder that a recording has."""
+    one = scenario()
+    row = Event(0, Kind.RUN_STARTED, "harness")
+    asked: list[list[str]] = []
+
+    @contextmanager
+    def running(wanted: Any, _say: Any) -> Iterator[list[Any]]:
+        asked.append([cluster.name for cluster in wanted])
+        yield ["one", "two"]
+
+    manifest = Manifest("kind", "case", "", 0, results={"run_id": "case-1"})
+    monkeypatch.setattr(several.lifecycle, "running", running)
+    monkeypatch.setattr(several, "run_together", lambda *_, **__: (ran(events=[row]), 0.0))
+    monkeypatch.setattr(several, "manifest_of", lambda *_: manifest)
+    order = RunOrder(scenario=one, jobs=tuple(listed_jobs(one)), folder=tmp_path / "run", seed=0, replication=0)
+    answer = kind_world.run_scenario(order)
+    assert asked == [["a", "b"]]
+    assert list(answer.events) == [row]
+    assert (tmp_path / "run" / "events.jsonl.gz").exists()

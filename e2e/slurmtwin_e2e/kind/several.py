@@ -28,6 +28,7 @@ from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.contract.several_clusters import dispatch_of, has_several, member, own_jobs
+from slurmtwin.contract.world import RunAnswer, RunOrder
 from slurmtwin_e2e.kind import batch, deploy, dispatching, lifecycle, runner
 from slurmtwin_e2e.kind.api import Api, ApiError
 from slurmtwin_e2e.kind.cluster import Cluster
@@ -288,6 +289,23 @@ def manifest_of(
         made, environment=made.environment | sizes | {"host": batch.fingerprint()},
         results=made.results | {"dispatcher_late_ms": round(late, 2)},
     )  # fmt: skip
+
+
+def run_scenario(order: RunOrder) -> RunAnswer:
+    """Run one scenario on clusters of its own (contract.world).
+
+    Raises InputError before anything is made for an impossible scenario, EnvironmentMissingError without Docker.
+    """
+    check_several(order.scenario)
+    repetition = order.replication or 1
+    with lifecycle.running(order.scenario.clusters, say) as clusters:
+        ran, late = run_together(
+            clusters, order.scenario, order.jobs, say, repetition=repetition, repetitions=max(3, repetition)
+        )
+        manifest = manifest_of(order.scenario, ran, clusters, repetition, late)
+    if order.folder is not None:
+        write_folder(order.folder, manifest, ran.events, order.scenario, order.jobs)
+    return RunAnswer(manifest, ran.events)
 
 
 def record_one(
