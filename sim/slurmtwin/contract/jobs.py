@@ -85,6 +85,9 @@ class JobRequest:
     after_job: int = 0
     """SWF field 17: submitted only when that job has ended, plus think_ns (user feedback); 0: none."""
     think_ns: int = 0
+    external: bool = False
+    """An external job (25.11 and later): no script, nothing is sent to a slurmd, and its end frees its nodes at once.
+    Of more --nodelist names than nodes it takes any."""
 
 
 FIELD_DEFAULTS: Final[dict[str, Any]] = {f.name: f.default for f in fields(JobRequest)}

@@ -57,6 +57,24 @@ class OtherPod(Strict):
     stubborn: bool = Field(False, description="it does not end by SIGTERM, only when the grace is over")
 
 
+class BridgedPods(Strict):
+    """Pods of schedulerName slurm-bridge-scheduler: Slurm chooses their nodes by one external job for each group."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,40}$", description="label app; pods are NAME, or NAME-0, NAME-1 ...")
+    at: DurationNs
+    count: int = Field(1, ge=1, le=1_000_000, description="so many groups, `every` apart")
+    every: DurationNs = 0
+    gang: int = Field(1, ge=1, le=1024, description="pods of one group (a PodGroup with minMember), a node for each")
+    run: DurationNs = Field(0, description="a pod ends by itself after so long; 0: it runs until it is deleted")
+    cpu: str = Field("100m", pattern=QUANTITY)
+    memory: str = Field("64Mi", pattern=QUANTITY)
+    time: str | None = Field(None, description="time limit of the external job, a Slurm time such as 30 (minutes)")
+    partition: str = ""
+    exclusive: bool = Field(True, description="whole nodes; false: what the pod asks for")
+    grace: DurationNs = Field(30_000_000_000, description="terminationGracePeriodSeconds, whole seconds")
+    stubborn: bool = Field(False, description="a pod does not end by SIGTERM, only when the grace is over")
+
+
 class PodsSection(Strict):
     """Slurm in pods, by manifests or by `operator`. Workers are the nodes of `slurm.nodes`, one pod each."""
 
@@ -69,6 +87,9 @@ class PodsSection(Strict):
     )
     replicas: int | None = Field(None, ge=0, le=1024, description="workers at the beginning; default: one per node")
     autoscale: Autoscale | None = Field(None, description="what scales the operator's workers (twin)")
+    bridged: list[BridgedPods] = Field(
+        default_factory=list, description="pods that slurm-bridge schedules, where it is the operator (twin)"
+    )
     others: list[OtherPod] = Field(default_factory=list, description="pods beside Slurm's (twin)")
     controller: Literal["statefulset", "deployment", "primary-backup"] = "statefulset"
     state: Literal["claim", "shared", "memory"] = Field("claim", description="where StateSaveLocation lies")

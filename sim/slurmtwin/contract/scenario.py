@@ -18,7 +18,7 @@ from slurmtwin.contract.fields import DurationNs, Scalar, Strict
 from slurmtwin.contract.kubernetes import ClusterAutoscaler, Kubelet, KubernetesCluster, NodeGroup, Taint
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.phases import Milestone, Phase
-from slurmtwin.contract.pods import Autoscale, OtherPod, PodsSection, Probe
+from slurmtwin.contract.pods import Autoscale, BridgedPods, OtherPod, PodsSection, Probe
 from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
 
 SCENARIO_SCHEMA: Final = "slurmtwin/scenario/1"
@@ -401,6 +401,7 @@ _MODELS: Final = (
     PodsSection,
     Autoscale,
     OtherPod,
+    BridgedPods,
     Probe,
     Phase,
     Milestone,
