@@ -205,9 +205,12 @@ SHIPPED = sorted((Path(__file__).parents[2] / "scenarios" / "faults").glob("*.ya
 
 
 TWIN_ONLY = (
+    "x18-bridge",
     "x21-key-rotated",
+    "x23-bridge-after-submit",
     "x23-crash-after-actions",
     "x27-many-pods",
+    "x30-bridge-job-list",
     "x36-flap",
     "x38-bad-image-whole-set",
     "x39-blind-update",
@@ -226,6 +229,10 @@ TWIN_ONLY = (
     "x77-overlap",
     "x78-syncer-down",
     "x79-exclusive-pod",
+    "x80-node-deleted",
+    "x81-job-cancelled",
+    "x81-slurm-job",
+    "x82-dead-kubelet",
 )
 """Designs, switches and autoscalers that no cluster of ours has: refused there, played by the twin."""
 QUIET = ("quiet-single",)

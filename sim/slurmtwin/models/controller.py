@@ -13,7 +13,7 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.backup import BackupWatch
-from slurmtwin.models.slurmctld.dynamic_nodes import restore_dynamic
+from slurmtwin.models.slurmctld.dynamic_nodes import leave_hole, restore_dynamic
 from slurmtwin.models.slurmctld.restart import Recover, recover, report_lost
 from slurmtwin.models.slurmctld.state_store import Heartbeat
 
@@ -178,6 +178,11 @@ class Controller:
             cluster.slurmds.pushed()
 
     def _restore_dynamic(self, ctld: Slurmctld, mode: Recover) -> None:
+        before = self.cluster.last_ctld
+        if before is not None:
+            for node in before.nodes.nodes:  # external ones were made by a bridge, not by slurm.conf
+                if "EXTERNAL" in node.conf.state and node.name not in before.nodes.by_name:
+                    leave_hole(ctld, ctld.nodes.nodes[node.index])
         static = len(self.cluster.conf.nodes)
         if len(ctld.nodes) > static:
             saved = self.cluster.volume.saved

@@ -107,10 +107,10 @@ class SlurmCluster:
             controller.start()
 
     def boot_slurmds(self) -> None:
-        """Start every slurmd that should run: nodes in the states FUTURE and CLOUD have none yet."""
+        """Start every slurmd that should run: none of FUTURE and CLOUD nodes yet, of EXTERNAL ones never."""
         nodes = 0
         for index, conf in enumerate(self.node_confs):
-            if not {"FUTURE", "CLOUD"} & set(conf.state.upper().split("+")):
+            if not {"FUTURE", "CLOUD", "EXTERNAL"} & set(conf.state.upper().split("+")):
                 nodes |= 1 << index
         self.slurmds.start(nodes)
 

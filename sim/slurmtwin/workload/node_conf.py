@@ -136,8 +136,8 @@ def node_fields(given: dict[str, tuple[str, Where]], where: Where, reader: Optio
     if state not in NODE_STATES:
         hint = "UNKNOWN, CLOUD, FUTURE, DOWN, DRAIN or FAIL"
         raise InputError(f"node state {state!r} is not for slurm.conf", where, hint)
-    if state == "EXTERNAL":
-        reader.refuse("NodeName", "State", state, where, "nodes without slurmd are not modelled")
+    if state == "EXTERNAL" and reader.version < "25.11":
+        raise InputError("node state EXTERNAL is one of Slurm 25.11 and later", where)
     memory, reserved = value("realmemory", 1), value("memspeclimit", 0)
     if reserved and reserved >= memory:
         reader.warn(where, "MemSpecLimit is not below RealMemory: taken as 0, as in Slurm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
@@ -15,7 +15,6 @@ from slurmtwin.models.slurmctld.tables import bits
 from slurmtwin.worlds.pod_services import Images, fill_disk, patch_until_done
 
 if TYPE_CHECKING:
-    from slurmtwin.adapters.operator_process import Operator
     from slurmtwin.contract.cluster_faults import ClusterFault
     from slurmtwin.engine.environment import Environment
     from slurmtwin.models.api_server.server import ApiServer
@@ -42,6 +41,34 @@ EVICT_AGAIN_NS: Final = 5 * SECOND
 """kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
 """Targets that name the operator's pod."""
+
+
+class Operator(Protocol):
+    """The processes of an operator or of slurm-bridge, as faults reach them."""
+
+    def kill(self, released: bool = False) -> None:
+        """SIGKILL, or SIGTERM (released); their kubelet starts them again."""
+
+    def crash_after(self, actions: int) -> None:
+        """They die when they have done so many more actions."""
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+
+    def cut(self) -> None:
+        """No way to the API server."""
+
+    def heal(self) -> None:
+        """The way is back."""
+
+    def hold_caches(self) -> None:
+        """Watches hear nothing more."""
+
+    def release_caches(self) -> None:
+        """They catch up."""
 
 
 def modelled(fault: ClusterFault) -> bool:
@@ -100,6 +127,10 @@ class ClusterFaults:
         self._namespace = namespace
         self._client = Client(server, env)
         self._taints: dict[str, tuple[Taint, ...]] = {}
+
+    def resolves(self) -> bool:
+        """Names are found."""
+        return self.names is None or self.names.serves()
 
     # targets
 

@@ -128,8 +128,10 @@ def _selector(pods: PodsSection, name: str) -> dict[str, str]:
     return {"app": "slurmctld"} if pods.controller == "deployment" else {"statefulset.kubernetes.io/pod-name": name}
 
 
-def workers(namespace: str, scenario: Scenario, pods: PodsSection) -> list[Object]:
-    """The slurmd pods with their headless Service."""
+def workers(
+    namespace: str, scenario: Scenario, pods: PodsSection, tolerations: tuple[Toleration, ...] = ()
+) -> list[Object]:
+    """The slurmd pods with their headless Service; tolerations: beside those that the scenario gives them."""
     names = worker_names(scenario)
     found = re.match(r"(.*)-\d+$", names[0])
     assert found is not None
@@ -142,7 +144,7 @@ def workers(namespace: str, scenario: Scenario, pods: PodsSection) -> list[Objec
     scratch = (Volume(name="scratch", memory=True, size=quantity_bytes(pods.scratch)),) if pods.scratch else ()
     labels = {"app": "slurmd"}
     spec = PodSpec(
-        containers=(container,), volumes=scratch, grace_ns=pods.grace, tolerations=_tolerations(pods),
+        containers=(container,), volumes=scratch, grace_ns=pods.grace, tolerations=(*_tolerations(pods), *tolerations),
         affinity=(_role_term("compute"),), spread=(Spread(labels=labels),),
     )  # fmt: skip
     meta = Meta(name=found[1], namespace=namespace, labels=labels)

@@ -193,8 +193,7 @@ class OperatorPart:
             return "away"
         if faults.keys is not None and faults.keys.operator_refused(self.operator.began_ns):
             return "away"
-        serving = (p for p in server.list_of(Pod) if p.meta.labels.get("app") == "slurmrestd")
-        return "fresh" if any(p.ready and not p.meta.deleting for p in serving) else "away"
+        return "fresh" if self._kube.rest_ready() else "away"
 
     def node_set(self) -> Custom:
         """The custom resource at the beginning."""

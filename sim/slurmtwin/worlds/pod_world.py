@@ -47,6 +47,7 @@ from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.workload.slurm_conf import read_slurm_files
 from slurmtwin.worlds import pod_objects
+from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -180,6 +181,8 @@ class PodWorld(TwinWorld):
         faults.look = look
         faults.names = NameService(self.env, self.feed, look)
         faults.keys = Keys(self.env, self.cluster, look)
+        if self.kube.bridge is not None:
+            self._assembly.side(self.cluster).job_over = self._job_over
 
     def _attach_state(self, scenario: Scenario, conf: ClusterConf, sink: ObservedSink) -> None:
         """What slurmctld's pod has from outside, where faults reach it."""
@@ -269,8 +272,19 @@ class PodWorld(TwinWorld):
         self._faults_left += 1
         self._inject(fault)
 
+    def _job_over(self, number: int) -> None:
+        assert self.kube.bridge is not None
+        self.kube.bridge.over(number)
+        self.feed.job_over(number)
+
+    def part_over(self) -> None:
+        """A part of the world has nothing left to do."""
+        self._maybe_over()
+
     def _maybe_over(self) -> None:
-        """Not while a script runs, though slurmctld may have lost its job."""
+        """Not while a script or a bridged pod runs, though slurmctld may have lost its job."""
+        if self.kube.bridge is not None and self.kube.bridge.busy:
+            return
         if not any(work.nodes for work in self.cluster.slurmds.works.values()):
             super()._maybe_over()
 
@@ -293,10 +307,12 @@ class KubePart:
         self._cluster = (scenario.clusters or (KubernetesCluster(),))[0]
         self.namespace = f"st-{scenario.name}"
         self._sharing = Sharing(env)
+        self._rest_pod = ""
+        """The slurmrestd pod that served last."""
         request = streams.uniform_ns("api_server.request", *REQUEST_NS)
         self.server = ApiServer(env, streams.uniform_ns("api_server.watch", *WATCH_NS))
         Collector(env, self.server, world.sink, streams.uniform_ns("collector.watch", *RECEIPT_NS))
-        version = self._cluster.kubernetes
+        version = self.kubernetes = self._cluster.kubernetes
         self.plane = control_plane(
             env, self.server, defaults_of(version, options.scaled.get(GRACE, 1)), streams, request,
             self._sharing.of(_less(world.draw("pod-bind"), 40 * MS)), world.draw("claim-bind"),
@@ -310,11 +326,15 @@ class KubePart:
         self._costs = self._start_costs()
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
         self.operator: OperatorPart | None = None
-        if scenario.pods is not None and scenario.pods.operator:
+        self.bridge: BridgePart | None = None
+        if is_bridge(scenario):
+            self.bridge = BridgePart(self, world, scenario, options.operator)
+        elif scenario.pods is not None and scenario.pods.operator:
             self.operator = OperatorPart(self, world, scenario, sink, options.operator)
         self.faults = ClusterFaults(
             env, self.server, self.machines, self.slurm, world.cluster, self.namespace,
-            streams.uniform_ns("api_server.back", *API_BACK_NS), self.operator.operator if self.operator else None,
+            streams.uniform_ns("api_server.back", *API_BACK_NS),
+            self.bridge.bridge if self.bridge else self.operator.operator if self.operator else None,
         )  # fmt: skip
 
     def _nodes(self) -> list[KubeNode]:
@@ -450,8 +470,11 @@ class KubePart:
                 client.create(item)
 
         env.call_at(world.apply_ns - SECOND, lambda _: apply(pod_objects.onlookers(self.namespace)))
-        operator = self.operator
-        if operator is None:
+        operator, bridge = self.operator, self.bridge
+        if bridge is not None:
+            bridge.start(world.apply_ns - SECOND)
+            env.call_at(world.apply_ns, lambda _: apply(bridge.workers()))
+        elif operator is None:
             env.call_at(world.apply_ns, lambda _: apply(pod_objects.workers(self.namespace, self._scenario, pods)))
         else:
             env.call_at(world.apply_ns - SECOND, lambda _: operator.start())
@@ -491,12 +514,25 @@ class KubePart:
         """Do it; returns what ends it."""
         if isinstance(fault, ClusterFault):
             return self.faults.inject(fault)
+        if self.bridge is not None:
+            return self.bridge.step(fault)
         assert self.operator is not None
         return self.operator.step(fault)
 
     def reached(self, _controller: str) -> bool:
         """Whether the observer reaches a controller's pod (a paused machine shows as a controller that hangs)."""
-        return self.faults.names is None or self.faults.names.serves()
+        return self.faults.resolves()
+
+    def rest_ready(self) -> bool:
+        """A slurmrestd pod serves."""
+        known = self.server.find(Pod, self._rest_pod)
+        if known is not None and known.ready and not known.meta.deleting:
+            return True
+        for pod in self.server.list_of(Pod):
+            if pod.meta.labels.get("app") == "slurmrestd" and pod.ready and not pod.meta.deleting:
+                self._rest_pod = pod.meta.key
+                return True
+        return False
 
     def listed(self) -> bool:
         """Whether slurmrestd answers the observer."""

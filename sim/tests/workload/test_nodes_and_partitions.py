@@ -165,7 +165,7 @@ def test_a_wrong_node_or_partition_line_is_an_error_at_its_line(read: Read, text
         read("", nodes=text)
 
 
-@pytest.mark.parametrize("text", ["CPUSpecList=0", "RestrictedCoresPerGPU=1", "State=EXTERNAL"])
+@pytest.mark.parametrize("text", ["CPUSpecList=0", "RestrictedCoresPerGPU=1"])
 def test_node_options_that_change_results_are_refused(read: Read, text: str) -> None:
     """What jobs may use of a node is not guessed."""
     with pytest.raises(UnsupportedError):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
 _NOT_DYNAMIC: Final = "Node is not a dynamic node"
+_GOES: Final = NodeFlag.DYNAMIC_NORM | NodeFlag.EXTERNAL
 _IN_USE: Final = "Node is busy"
 
 
@@ -124,7 +125,7 @@ def delete_nodes(cluster: SlurmCluster, ctld: Slurmctld, names: str) -> str | No
     table = ctld.nodes
     chosen = [table.by_name[name] for name in expand(names) if name in table.by_name]
     for node in chosen:
-        if ctld.conf.version != "22.05" and not node.flags & NodeFlag.DYNAMIC_NORM:
+        if ctld.conf.version != "22.05" and not node.flags & _GOES:
             return _NOT_DYNAMIC
         if ctld.nodes_lifecycle.has_jobs(node) or node.flags & NodeFlag.RES:
             return _IN_USE

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.pings import Pings
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
-_SKIPPED = NodeFlag.NO_RESPOND | NodeFlag.POWERED_DOWN | NodeFlag.POWERING_DOWN
+_SKIPPED = NodeFlag.NO_RESPOND | NodeFlag.POWERED_DOWN | NodeFlag.POWERING_DOWN | NodeFlag.EXTERNAL
 
 
 class HealthChecks:

@@ -98,9 +98,13 @@ class JobEnd:
         if requeue:
             self._lifecycle.requeues.back_to_pending(job)
         self._lifecycle.array_task_ended(job)
-        self._terminate(job, nodes)
-        if not waiting:
+        if job.request.external:  # deallocate_nodes(): "is external, no need to wait to complete"
+            job.completing_nodes = 0
             self._completed(job, nodes, by_message=False)
+        else:
+            self._terminate(job, nodes)
+            if not waiting:
+                self._completed(job, nodes, by_message=False)
         ctld.store.changed()
 
     def _terminate(self, job: Job, nodes: int) -> None:

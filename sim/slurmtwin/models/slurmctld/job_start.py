@@ -98,6 +98,9 @@ class JobStart:
         if job.het_job is not None and job.het_job[0] is not job:
             self._lifecycle.limits.watch(job)
             return
+        if job.request.external:  # launch_prolog() and launch_job() leave it alone
+            self._lifecycle.limits.watch(job)
+            return
         table, slurmds = self._ctld.nodes, self._side.slurmds
         host_bit = allocation.nodes & -allocation.nodes
         host = table.nodes[host_bit.bit_length() - 1]

@@ -86,13 +86,14 @@ class Submission:
         set_memory(job, request, first, ctld.conf)
         if not fit_memory_limit(job, first, ctld.conf):
             return "Memory required by task is not available"
-        if named > (job.nodes_max or named):
+        job.node_pool = request.external and named > job.nodes_min
+        if named > (job.nodes_max or named) and not job.node_pool:
             return "Node count specification invalid"
         self._fill_times(job, request)
         job.whole_node = request.exclusive == "node"
         job.kill_on_node_fail = not request.no_kill
         job.requeue = ctld.conf.controller.job_requeue if request.requeue is None else request.requeue
-        job.batch_flag = 0 if request.interactive else 1
+        job.batch_flag = 0 if request.interactive or request.external else 1
         return None
 
     def _named_nodes(self, request: JobRequest) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 NOT_RESPONDING: Final = "Not responding"
 _QUIET: Final = (
     NodeFlag.CLOUD | NodeFlag.DYNAMIC_NORM | NodeFlag.PLANNED | NodeFlag.RES | NodeFlag.MAINT | NodeFlag.COMPLETING
+    | NodeFlag.EXTERNAL
 )
 """Flags that change neither schedulability nor pings."""
 _OUT: Final = NodeFlag.DRAIN | NodeFlag.FAIL
@@ -86,6 +87,10 @@ class NodeLifecycle:
             elif word == "CLOUD":
                 node.base = NodeBase.IDLE
                 node.flags |= NodeFlag.CLOUD | NodeFlag.POWERED_DOWN
+            elif word == "EXTERNAL":  # no slurmd is ever asked (node_conf.c)
+                node.base = NodeBase.IDLE
+                node.flags |= NodeFlag.EXTERNAL
+                self.ctld.nodes.external |= node.bit
         if node.conf.reason:
             self.set_reason(node, node.conf.reason)
         self.build_bitmaps(node)

@@ -159,7 +159,10 @@ def _idle_bits(nodes: NodeLifecycle, node: Node) -> None:
 
 
 def _require_registration(nodes: NodeLifecycle, node: Node) -> None:
-    """_require_node_reg(): NO_RESPOND, boot time unknown, and a tick at the next look."""
+    """_require_node_reg(): NO_RESPOND, boot time unknown, and a tick at the next look; nothing where no slurmd is."""
+    if node.flags & NodeFlag.EXTERNAL:
+        nodes.settle(node)
+        return
     node.flags |= NodeFlag.NO_RESPOND
     node.last_response_s = nodes.ctld.now_s()
     node.boot_time_s = 0

@@ -21,7 +21,7 @@ _FLAGS: Final = (
     (NodeFlag.NO_RESPOND, "NOT_RESPONDING"), (NodeFlag.INVALID_REG, "INVALID_REG"),
     (NodeFlag.POWER_DOWN, "POWER_DOWN"), (NodeFlag.POWERING_DOWN, "POWERING_DOWN"),
     (NodeFlag.POWERED_DOWN, "POWERED_DOWN"), (NodeFlag.POWERING_UP, "POWERING_UP"),
-    (NodeFlag.DYNAMIC_NORM, "DYNAMIC_NORM"),
+    (NodeFlag.DYNAMIC_NORM, "DYNAMIC_NORM"), (NodeFlag.EXTERNAL, "EXTERNAL"),
 )  # fmt: skip
 
 

@@ -103,7 +103,7 @@ class PartitionLimits:
         nodes_min = job.nodes_min if _names_nodes(job) else None
         for part in parts:
             error = self.access(job, part, nodes_min, _most_nodes(job), job.limit_s)
-            if error is None and request.nodelist and not self._nodelist_inside(job, part):
+            if error is None and request.nodelist and not job.node_pool and not self._nodelist_inside(job, part):
                 error = SubmitError.NODES_NOT_IN_PARTITION
             if error is None:
                 passed = True

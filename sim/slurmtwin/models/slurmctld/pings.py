@@ -35,7 +35,7 @@ MIN_CHECKIN_S: Final = 3
 TIMEOUT_OFF_TICK_S: Final = 100
 _SKIPPED: Final = (
     NodeFlag.POWERED_DOWN | NodeFlag.POWERING_DOWN | NodeFlag.POWERING_UP
-    | NodeFlag.INVALID_REG | NodeFlag.REBOOT_ISSUED
+    | NodeFlag.INVALID_REG | NodeFlag.REBOOT_ISSUED | NodeFlag.EXTERNAL
 )  # fmt: skip
 _LOG_LIMIT: Final = 512
 

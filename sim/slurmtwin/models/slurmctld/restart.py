@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.events import Kind
+from slurmtwin.contract.hostlist import expand
 from slurmtwin.models.slurmctld.policies import restore_state
 from slurmtwin.models.slurmctld.states import JobState, NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
@@ -60,6 +61,8 @@ def recover(ctld: Slurmctld, nodes: NodeLifecycle, saved: Snapshot | None, mode:
     dead = [node for node in ctld.nodes.nodes if node.base is NodeBase.DOWN and nodes.running.some & node.bit]
     for job in saved.jobs:
         ctld.lifecycle.recovered(job)
+    for job in saved.jobs:
+        _check_nodelist(ctld, job)
     for node in dead:  # _sync_nodes_to_active_job(): "Killing job on DOWN node"
         nodes.kill_jobs(node, node.reason)
 
@@ -106,6 +109,16 @@ def _load_job(ctld: Slurmctld, job: Job, works: dict[int, Work]) -> None:
             ctld.licenses.take(job)
     elif job.completing:
         ctld.completing[job.slurm_id] = job
+
+
+def _check_nodelist(ctld: Slurmctld, job: Job) -> None:
+    """_sync_detail_bitmaps(): an external job that names a node which is gone ends NODE_FAIL, pending or running."""
+    request = job.request
+    if not request.external or job.state.finished or not request.nodelist:
+        return
+    if any(name not in ctld.nodes.by_name for name in expand(request.nodelist)):
+        ctld.lifecycle.end(job, JobState.NODE_FAIL, "NodeDown")
+        job.exit_code = 1
 
 
 def _sync_nodes(ctld: Slurmctld, nodes: NodeLifecycle, job: Job) -> None:

@@ -59,6 +59,7 @@ class NodeFlag(IntFlag):
     INVALID_REG = 32768
     PLANNED = 65536
     RES = 131072
+    EXTERNAL = 262144
 
 
 class Reason(StrEnum):

@@ -117,6 +117,8 @@ class NodeTable:
         """Not DOWN and answering (up_node_bitmap)."""
         self.completing = 0
         """At least one job is completing there (cg_node_bitmap)."""
+        self.external = 0
+        """State=EXTERNAL: no slurmd, and for external jobs alone (external_node_bitmap)."""
         self.booting = 0
         self.power_down = 0
         self._series: tuple[str, int, int, int] | None = None
@@ -174,7 +176,7 @@ class Job:
         "assoc", "batch_flag", "begin_s", "comment", "completing", "completing_nodes", "configuring", "cpus_min",
         "deadline_s", "demand", "dependency", "direct_prio", "eligible_s", "end_s", "exit_code", "features", "gres",
         "held", "het_job", "id", "kill_on_node_fail", "last_active_s", "licenses", "limit_s", "limit_set", "mem_mib",
-        "mem_per_cpu", "nice", "nodes_max", "nodes_min", "part", "parts", "planned_start_s", "pn_min_cpus",
+        "mem_per_cpu", "nice", "node_pool", "nodes_max", "nodes_min", "part", "parts", "planned_start_s", "pn_min_cpus",
         "pre_suspend_s", "preempt_s", "preemptor", "prio_by_part", "prio_factors", "prio_key", "priority", "qos",
         "reason", "request", "requeue", "reservation", "restart_count", "slurm_id", "start_s", "started_by", "state",
         "state_before", "submit_s", "suspend_s", "tasks", "time_min_s", "timers", "usage_mark_s", "user",
@@ -223,6 +225,8 @@ class Job:
         """The priority plugin's own record of the job."""
         self.nice = request.nice
         self.held = False
+        self.node_pool = False
+        """--nodelist names more nodes than an external job takes: any of them will do."""
         self.nodes_min = 1
         self.nodes_max = 0
         """0: no limit."""

@@ -70,6 +70,7 @@ class Demand:
 _ASKED: Final = attrgetter(
     "nodes_min", "nodes_max", "ntasks", "ntasks_per_node", "cpus_per_task", "mem_per_cpu_mib", "nodelist", "exclude",
     "contiguous", "switches", "spread", "exclusive", "oversubscribe", "threads_per_core", "constraint",
+    "external",
 )  # fmt: skip
 _KEPT: Final = attrgetter(
     "nodes_min", "nodes_max", "cpus_min", "pn_min_cpus", "mem_mib", "mem_per_cpu", "whole_node", "gres"
@@ -105,7 +106,10 @@ def of_job(job: Job, conf: ClusterConf, nodes: NodeTable) -> Demand:
         min_cpus = num_tasks * cpus_per_task
     if per_node and num_tasks > 1:
         pn_min_cpus = max(pn_min_cpus, per_node * cpus_per_task)
-    required = nodes.bitmap(expand(request.nodelist)) if request.nodelist else 0
+    named = expand(request.nodelist)
+    if request.external:  # a node that was deleted meanwhile is named until slurmctld starts anew (restart.py)
+        named = [name for name in named if name in nodes.by_name]
+    required = nodes.bitmap(named)
     excluded = nodes.bitmap(expand(request.exclude)) if request.exclude else 0
     if required and request.contiguous:
         low = required & -required
@@ -113,6 +117,8 @@ def of_job(job: Job, conf: ClusterConf, nodes: NodeTable) -> Demand:
     if required.bit_count() > job.nodes_min and key >= (26, 5):
         excluded |= ((1 << len(nodes)) - 1) & ~required  # more nodes named than needed: any of these
         required = 0
+    if not request.external:  # select_nodes(): bit_and_not(usable_node_mask, external_node_bitmap)
+        excluded |= nodes.external
     count, wait_s = _switches(request.switches)
     return Demand(
         min_nodes=max(job.nodes_min, required.bit_count()),

@@ -1,0 +1,42 @@
+"""The scheduling queue of a scheduler whose attempts may fail for want of an answer (scheduling_queue.go v1.34.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.models.kube_scheduler.queue import SchedulingQueue
+
+if TYPE_CHECKING:
+    from slurmtwin.models.kube_scheduler.queue import Waiting
+
+
+class BridgeQueue(SchedulingQueue):
+    """kube-scheduler's queue; who comes back stands behind those that were added meanwhile."""
+
+    def failed(self, found: Waiting) -> None:
+        """As ever, with the time of its return as its place among equals (AddUnschedulableIfNotPresent())."""
+        found.added_ns = self._clock.now_ns
+        super().failed(found)
+
+    def activated(self, found: Waiting) -> None:
+        """The plugin activates a pod while its attempt runs: it backs off, and waits for no change.
+
+        (Activate() notes a wildcard event of the pod in flight, which isPodWorthRequeuing() answers by
+        queueAfterBackoff.)
+        """
+        found.moved = True
+        self.failed(found)
+
+    def errored(self, found: Waiting) -> None:
+        """An attempt ended with an error: it comes back after its back-off, and not before (errorBackoffQ)."""
+        if found.state != "busy":
+            return
+        now_ns = self._clock.now_ns
+        found.state, found.added_ns = "error", now_ns
+        due_ns = now_ns + self.back_off_ns(found.attempts)
+        self._clock.call_at(due_ns + -due_ns % SECOND, self._after_error, found)
+
+    def _after_error(self, found: Waiting) -> None:
+        if found.state == "error":
+            self._activate(found)
