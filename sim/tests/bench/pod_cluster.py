@@ -51,6 +51,7 @@ class PodRun:
     rows: int
     event_hash: str
     left: int
+    states: int = STATES
 
     @property
     def facts_per_s(self) -> float:
@@ -60,7 +61,7 @@ class PodRun:
     @property
     def states_per_s(self) -> float:
         """Pod states reached per second of CPU time."""
-        return STATES * self.pods / self.cpu_s
+        return self.states * self.pods / self.cpu_s
 
 
 def run_pods(
@@ -71,7 +72,7 @@ def run_pods(
     server = ApiServer(env, lambda: 10 * MS)
     sink = EventSink("pods", "twin")
     Collector(env, server, sink, lambda: 15 * MS)
-    _machines(env, server, nodes)
+    machines(env, server, nodes)
     client = Client(server, env, lambda: 5 * MS)
 
     def written(verb: str, _old: object, new: object) -> None:
@@ -103,7 +104,8 @@ def run_pods(
     return PodRun(pods, nodes, cpu_s, server.writes, env.event_count, sink.count, event_hash, left)
 
 
-def _machines(env: Environment, server: ApiServer, nodes: int) -> None:
+def machines(env: Environment, server: ApiServer, nodes: int, run_ns: int = 20 * SECOND) -> None:
+    """Nodes n0, n1 ... whose containers run so long."""
     random = Random(1)
     capacity = NodeCapacity(milli_cpu=64_000, memory=256 << 30, pods=1000)
     settings = KubeletSettings(
@@ -115,7 +117,7 @@ def _machines(env: Environment, server: ApiServer, nodes: int) -> None:
 
     for place in range(nodes):
         runtime = ContainerRuntime(
-            env, f"n{place}", lambda _pod, _container: Service(run_ns=20 * SECOND), StartCosts(),
+            env, f"n{place}", lambda _pod, _container: Service(run_ns=run_ns), StartCosts(),
             partial("{1}.{0}".format, place),
         )  # fmt: skip
         status = NodeStatus(milli_cpu=capacity.milli_cpu, memory=capacity.memory)

@@ -18,7 +18,7 @@ from slurmtwin.models.api_server.objects import AnyObject, KubeEvent, Meta, Obje
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
     from slurmtwin.models.api_server.server import ApiServer
-    from slurmtwin.models.api_server.watch import Handler, Watch
+    from slurmtwin.models.api_server.watch import Handler, Wanted, Watch
 
 Done = Callable[[Any], None]
 """Takes the answer: an object, or an ApiError."""
@@ -163,9 +163,11 @@ class Client:
 
     # watches and the network
 
-    def watch(self, kind: type[AnyObject], handler: Handler, node: str | None = None) -> Watch:
+    def watch(
+        self, kind: type[AnyObject], handler: Handler, node: str | None = None, wanted: Wanted | None = None
+    ) -> Watch:
         """ApiServer.watch(), held while the network is cut."""
-        watch = self.server.watch(kind, handler, node, self.clock)
+        watch = self.server.watch(kind, handler, node, self.clock, wanted)
         if not self.connected:
             watch.hold()
         self._watches = [w for w in self._watches if w.open]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from slurmtwin.contract.clock import MINUTE, MS, SECOND
 from slurmtwin.models.api_server.errors import ApiError
 from slurmtwin.models.api_server.objects import AnyObject, Custom, Object, key_of
-from slurmtwin.models.api_server.watch import DELETED, Watch
+from slurmtwin.models.api_server.watch import DELETED, Wanted, Watch
 
 if TYPE_CHECKING:
     from slurmtwin.models.api_server.client import Client
@@ -25,11 +25,13 @@ class Informer(Generic[AnyObject]):
     """A cache of one kind, and who is told of its changes."""
 
     def __init__(
-        self, client: Client, kind: type[AnyObject], changed: Changed | None = None, node: str | None = None
-    ) -> None:
+        self, client: Client, kind: type[AnyObject], changed: Changed | None = None, node: str | None = None,
+        wanted: Wanted | None = None,
+    ) -> None:  # fmt: skip
         self._client = client
         self._kind = kind
         self._node = node
+        self._wanted = wanted
         self._told: list[Changed] = [changed] if changed is not None else []
         self.cache: dict[str, AnyObject] = {}
         """Key -> object, as far as this process knows."""
@@ -61,7 +63,7 @@ class Informer(Generic[AnyObject]):
 
     def _list(self) -> list[AnyObject]:
         """At the server: the list, and a watch from that version on."""
-        watch = self._client.watch(self._kind, self, self._node)
+        watch = self._client.watch(self._kind, self, self._node, self._wanted)
         watch.hold()
         self._watch = watch
         return self._client.server.list_of(self._kind, self._node)

@@ -19,7 +19,7 @@ from slurmtwin.models.api_server.errors import (
 )
 from slurmtwin.models.api_server.heartbeats import Heartbeats
 from slurmtwin.models.api_server.objects import KINDS, AnyObject, Custom, KubeEvent, Meta, Object, Pod, key_of
-from slurmtwin.models.api_server.watch import ADDED, DELETED, MODIFIED, Handler, Watch
+from slurmtwin.models.api_server.watch import ADDED, DELETED, MODIFIED, Handler, Wanted, Watch
 
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
@@ -172,13 +172,14 @@ class ApiServer:
     # watches
 
     def watch(
-        self, kind: type[AnyObject], handler: Handler, node: str | None = None, clock: Clock | None = None
-    ) -> Watch:
+        self, kind: type[AnyObject], handler: Handler, node: str | None = None, clock: Clock | None = None,
+        wanted: Wanted | None = None,
+    ) -> Watch:  # fmt: skip
         """Changes from now on, each a watch delay late and in order; node: only pods bound there.
 
         clock: of the process that watches; it hears nothing while frozen. The server's end: handler.broken().
         """
-        watch = Watch(clock or self.env, handler, self._watch_delay)
+        watch = Watch(clock or self.env, handler, self._watch_delay, wanted)
         if node is None:
             self._watches[kind].append(watch)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
@@ -27,17 +27,24 @@ class Handler(Protocol):
         ...
 
 
+Wanted = Callable[["str", "Any"], bool]
+"""Says of a change whether it can matter to who watches; what cannot never arrives, so it costs nothing."""
+
+
 class Watch:
     """A connection of a process (its clock); while it is `held` (a cut network) what comes waits in order."""
 
-    __slots__ = ("_armed", "_clock", "_delay", "_due", "_env", "_handler", "_last_ns", "held", "open")
+    __slots__ = ("_armed", "_clock", "_delay", "_due", "_env", "_handler", "_last_ns", "_wanted", "held", "open")
 
-    def __init__(self, clock: Clock, handler: Handler, delay: Callable[[], int] | None) -> None:
+    def __init__(
+        self, clock: Clock, handler: Handler, delay: Callable[[], int] | None, wanted: Wanted | None = None
+    ) -> None:
         env = clock.environment
         self._clock = clock
         self._env = env
         self._handler = handler
         self._delay = delay
+        self._wanted = wanted
         self._due: deque[tuple[int, str, Object]] = deque()
         self._last_ns = env.now_ns
         self._armed = False
@@ -46,6 +53,8 @@ class Watch:
 
     def push(self, verb: str, item: Object) -> None:
         """The server has a change for it: it arrives a delay later, never before an earlier one."""
+        if self._wanted is not None and not self._wanted(verb, item):
+            return
         now_ns = self._env.now_ns
         at_ns = now_ns if self._delay is None else max(now_ns + self._delay(), self._last_ns)
         self._last_ns = at_ns

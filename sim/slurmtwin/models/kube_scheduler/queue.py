@@ -81,10 +81,15 @@ class SchedulingQueue:
             if found.state == "active":
                 return self._take(found)
         if self._defaults.pops_back_off:
-            backing = [w for w in self._pods.values() if w.state == "backoff"]
-            if backing:
-                return self._take(min(backing, key=lambda w: (w.due_ns, -w.pod.spec.priority, w.added_ns)))
+            soonest = self._soonest()
+            if soonest is not None:
+                return self._take(soonest)
         return None
+
+    def _soonest(self) -> Waiting | None:
+        """Who backs off and would be over first."""
+        backing = [w for w in self._pods.values() if w.state == "backoff"]
+        return min(backing, key=lambda w: (w.due_ns, -w.pod.spec.priority, w.added_ns), default=None)
 
     def _take(self, found: Waiting) -> Waiting:
         found.state, found.moved = "busy", False

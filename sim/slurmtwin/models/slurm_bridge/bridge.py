@@ -13,6 +13,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.models.api_server.client import RateLimit
 from slurmtwin.models.slurm_bridge import objects as marks
 from slurmtwin.models.slurm_bridge.node_controller import NodeController
 from slurmtwin.models.slurm_bridge.pod_controller import PodController
@@ -32,6 +33,8 @@ RESTART_NS: Final = 2 * SECOND
 """The kubelet starts a container again (adapters/operator_process.py)."""
 
 
+REQUESTS: Final = RateLimit(20, 30)
+"""controller-runtime's client."""
 PERIOD_NS: Final = 30 * SECOND
 """durationStore.Push(30 s) of the controllers, and the tickers of their runnables."""
 
@@ -42,7 +45,7 @@ class Bridge:
     def __init__(
         self, env: Environment, server: ApiServer, sink: EventSink, rest: BridgeRest, defaults: ControlPlaneDefaults,
         streams: RandomStreams, names: Mapping[str, str], latency: Callable[[], int] | None = None,
-        record_events: bool = True, period_ns: int = PERIOD_NS,
+        record_events: bool = True, period_ns: int = PERIOD_NS, requests: RateLimit = REQUESTS,
     ) -> None:  # fmt: skip
         self.env = env
         self.server = server
@@ -50,6 +53,8 @@ class Bridge:
         self.defaults = defaults
         self.latency = latency
         self.record_events = record_events
+        self.requests = requests
+        """Of each controller."""
         self.period_ns = period_ns
         self.phase = streams.uniform_ns("slurm_bridge.phase", 0, period_ns)
         """How far a process is in its period when the run meets it: when it began is not known."""

@@ -10,7 +10,6 @@ from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Node
 from slurmtwin.models.slurm_bridge import objects as marks
-from slurmtwin.models.slurm_bridge.pod_controller import REQUESTS
 from slurmtwin.models.slurmctld.states import NodeFlag
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class NodeController:
     def __init__(self, bridge: Bridge, clock: DaemonClock) -> None:
         self.bridge = bridge
         self.clock = clock
-        self.client = Client(bridge.server, clock, bridge.latency, REQUESTS)
+        self.client = Client(bridge.server, clock, bridge.latency, bridge.requests)
         caches = Client(bridge.server, clock, bridge.latency)
         self.nodes: Informer[Node] = Informer(caches, Node, self._changed)
         self.clients = (self.client, caches)

@@ -12,11 +12,12 @@ back, at the time at which one of the two would have looked next.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from slurmtwin.models.api_server.client import Client, RateLimit
+from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Pod
+from slurmtwin.models.api_server.watch import DELETED
 from slurmtwin.models.api_server.work_queue import WorkQueue
 from slurmtwin.models.slurm_bridge import objects as marks
 from slurmtwin.models.slurmctld.states import JobState
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurm_bridge.bridge import Bridge
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
-REQUESTS: Final = RateLimit(20, 30)
-"""controller-runtime's client."""
-
 
 class PodController:
     """One life of both."""
@@ -38,9 +36,9 @@ class PodController:
         self.bridge = bridge
         self.clock = clock
         self.rest = bridge.rest
-        self.client = Client(bridge.server, clock, bridge.latency, REQUESTS)
+        self.client = Client(bridge.server, clock, bridge.latency, bridge.requests)
         caches = Client(bridge.server, clock, bridge.latency)
-        self.pods: Informer[Pod] = Informer(caches, Pod, self._pod_changed)
+        self.pods: Informer[Pod] = Informer(caches, Pod, self._pod_changed, wanted=self._matters)
         self.clients = (self.client, caches)
         self.queue = WorkQueue(clock, self._sync)
         self.period_ns = bridge.period_ns
@@ -55,23 +53,30 @@ class PodController:
         self.pods.start()
         self._sweep_at_tick()
 
+    def _matters(self, verb: str, pod: Pod) -> bool:
+        """A pod that waits is not looked at (syncKubernetes() skips it), and nobody else's is."""
+        return pod.spec.scheduler == self.bridge.name and bool(pod.spec.node_name or pod.finished or verb == DELETED)
+
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
         if pod.spec.scheduler != self.bridge.name:
             return
         key = pod.meta.key
-        for version in (old, new):
-            slurm_id = marks.job_of(version) if version is not None else 0
-            if slurm_id and version is new:
+        before, slurm_id = marks.job_of(old) if old is not None else 0, marks.job_of(new) if new is not None else 0
+        if slurm_id != before:
+            if before:
+                self._leave(before, key)
+            if slurm_id:
                 self._of_job.setdefault(slurm_id, {})[key] = None
-            elif slurm_id and (new is None or marks.job_of(new) != slurm_id):
-                self._leave(slurm_id, key)
+        if new is not None and not new.finished and self.rest.runs(slurm_id):
+            self._looked_ns[key] = self.clock.now_ns  # a look that finds nothing
+            return
         if new is None:
             self._looked_ns.pop(key, None)
-            for slurm_id in self.rest.jobs_naming(key):
-                if self.rest.is_open(slurm_id):
-                    self._call_at_tick(slurm_id)
+            for named in self.rest.jobs_naming(key):
+                if self.rest.is_open(named):
+                    self._call_at_tick(named)
             self.rest.forget(key)
         self.queue.add(key)
 
@@ -130,7 +135,7 @@ class PodController:
 
         def act(ctld: Slurmctld) -> bool:
             keys = self.rest.pods_of(ctld, slurm_id)
-            if not keys or any(self.pods.get(key) is not None for key in keys):
+            if not keys or any(self.bridge.server.find(Pod, key) is not None for key in keys):
                 return False
             gone = self.rest.cancel(ctld, slurm_id)
             if gone:

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.kube_scheduler.queue import SchedulingQueue
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.models.controllers.defaults import ControlPlaneDefaults
     from slurmtwin.models.kube_scheduler.queue import Waiting
 
 
 class BridgeQueue(SchedulingQueue):
     """kube-scheduler's queue; who comes back stands behind those that were added meanwhile."""
+
+    def __init__(self, clock: Clock, defaults: ControlPlaneDefaults, ready: Callable[[], None]) -> None:
+        super().__init__(clock, defaults, ready)
+        self._backing: list[tuple[int, int, int, int, Waiting]] = []
+        self._serial = 0
+
+    def _back_off(self, found: Waiting) -> None:
+        super()._back_off(found)
+        if found.state == "backoff":
+            self._serial += 1
+            mark = (found.due_ns, -found.pod.spec.priority, found.added_ns, self._serial, found)
+            heappush(self._backing, mark)
+
+    def _soonest(self) -> Waiting | None:
+        """Who backs off and would be over first."""
+        while self._backing:
+            found = self._backing[0][4]
+            if found.state == "backoff" and found.due_ns == self._backing[0][0]:
+                return found
+            heappop(self._backing)
+        return None
 
     def failed(self, found: Waiting) -> None:
         """As ever, with the time of its return as its place among equals (AddUnschedulableIfNotPresent())."""

@@ -158,6 +158,11 @@ class BridgeRest:
         """A job of the workload is over: Slurm's number of it if it was external, else 0."""
         return self._slurm_ids.pop(number, 0)
 
+    def runs(self, slurm_id: int) -> bool:
+        """slurmctld serves and has that job RUNNING now: who asked would hear so."""
+        ctld = self._cluster.ctld
+        return ctld is not None and slurm_id in ctld.running
+
     def is_open(self, slurm_id: int) -> bool:
         """slurmctld has that job, and it is not over."""
         ctld = self._cluster.ctld

@@ -19,6 +19,7 @@ from slurmtwin.models.api_server.client import Client, RateLimit
 from slurmtwin.models.api_server.errors import ApiError, ConflictError
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Condition, Node, Pod
+from slurmtwin.models.api_server.watch import DELETED
 from slurmtwin.models.kube_scheduler.node_info import requests_of
 from slurmtwin.models.slurm_bridge import objects as marks
 from slurmtwin.models.slurm_bridge.feasible import Nodes, asked_of, passes
@@ -64,7 +65,7 @@ class BridgeScheduler:
         self._woken = False
         self._groups: dict[str, dict[str, Pod]] = {}
         caches = Client(bridge.server, clock, bridge.latency)
-        self.pods: Informer[Pod] = Informer(caches, Pod, self._pod_changed)
+        self.pods: Informer[Pod] = Informer(caches, Pod, self._pod_changed, wanted=_matters)
         self.kube: Informer[Node] = Informer(caches, Node, self._node_changed)
         self.clients = (self.client, caches)
 
@@ -348,6 +349,11 @@ class BridgeScheduler:
         if "PodScheduled" not in pod.status.conditions:
             condition = Condition("False", self.clock.now_ns, "Unschedulable")
             self.client.patch(Pod, pod.meta.key, partial(_not_scheduled, condition), uid=pod.meta.uid)
+
+
+def _matters(verb: str, pod: Pod) -> bool:
+    """What a kubelet says of a pod that runs changes no attempt."""
+    return verb == DELETED or pod.status.phase != "Running"
 
 
 def _nothing(_ctld: Slurmctld) -> bool:

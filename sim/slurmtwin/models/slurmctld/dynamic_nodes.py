@@ -87,6 +87,7 @@ def _add(cluster: SlurmCluster, ctld: Slurmctld, confs: list[NodeConf]) -> str |
         node.flags |= NodeFlag.DYNAMIC_NORM
         new |= node.bit
         cluster.node_confs.append(conf)
+        table.renamed()
         if conf.state == "IDLE":
             node.base = NodeBase.IDLE
             node.flags |= NodeFlag.NO_RESPOND
@@ -143,6 +144,7 @@ def leave_hole(ctld: Slurmctld, node: Node) -> None:
     """The record keeps its place and loses everything else."""
     table = ctld.nodes
     del table.by_name[node.name]
+    table.renamed()
     node.base = NodeBase.FUTURE
     node.flags = NodeFlag.NONE
     for part in ctld.partitions.values():
@@ -158,6 +160,7 @@ def fill_hole(ctld: Slurmctld, node: Node) -> None:
     """slurmd -Z of a node without a record registers: it is there again, in the partitions of all nodes."""
     everywhere = [part for part in ctld.partitions.values() if part.nodes == _visible(ctld)]
     ctld.nodes.by_name[node.name] = node
+    ctld.nodes.renamed()
     node.base = NodeBase.UNKNOWN
     node.flags = NodeFlag.DYNAMIC_NORM
     for part in everywhere:

@@ -99,6 +99,8 @@ class Submission:
     def _named_nodes(self, request: JobRequest) -> int:
         """How many nodes --nodelist names. KeyError when one, or one of --exclude, does not exist."""
         table = self._ctld.nodes
+        if request.external:
+            return table.named(request.nodelist).bit_count()
         table.bitmap(expand(request.exclude))
         return table.bitmap(expand(request.nodelist)).bit_count()
 

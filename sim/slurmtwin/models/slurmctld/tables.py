@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.cluster import NodeConf, PartitionConf
-from slurmtwin.contract.hostlist import compress
+from slurmtwin.contract.hostlist import compress, expand
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.models.slurmctld.states import JobState, NodeBase, NodeFlag, Reason
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _NUMBERED: Final = re.compile(r"(.*?)(\d+)\Z")
 
+_MOST_TEXTS: Final = 64
+"""Hostlists whose bitmaps a node table keeps."""
 INFINITE_S: Final = 365 * 86_400
 """Slurm's stand-in for an unlimited time limit where a length is needed: one year (slurm.md 2.2)."""
 
@@ -122,6 +124,7 @@ class NodeTable:
         self.booting = 0
         self.power_down = 0
         self._series: tuple[str, int, int, int] | None = None
+        self._named: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -132,6 +135,19 @@ class NodeTable:
         for name in names:
             out |= 1 << self.by_name[name].index
         return out
+
+    def named(self, text: str) -> int:
+        """Bitmap of a hostlist that many jobs share; KeyError for an unknown name, InputError for bad syntax."""
+        found = self._named.get(text)
+        if found is None:
+            if len(self._named) >= _MOST_TEXTS:
+                self._named.clear()
+            found = self._named[text] = self.bitmap(expand(text))
+        return found
+
+    def renamed(self) -> None:
+        """Names have come or gone: what lists of names stand for is found out anew."""
+        self._named.clear()
 
     def names(self, bitmap: int) -> list[str]:
         """Names of a bitmap, in table order."""
