@@ -57,7 +57,8 @@ class Carrying:
     """False: a pass asks for the next after poll_ns when it succeeded, whatever its core would like; a failed one comes
     back by its back-off alone (controller-runtime's RequeueAfter; slurm-operator keeps the greatest wish, 30 s)."""
     poll_phase: Callable[[], int] | None = None
-    """Where a process's first poll stands, up to poll_ns: how long its cluster took to settle is not known."""
+    """Where the first process's polls stand, up to poll_ns; with poll_after_failure false, each process's: how long its
+    cluster took to settle is not known."""
     marks_pods: bool = False
     """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once."""
     gather_ns: int = 0
@@ -96,6 +97,8 @@ class Operator:
         self._core = core
         self.actions = 0
         self.passes = 0
+        self.lives = 0
+        """Processes so far."""
         self._process: _Process | None = None
         self._crash_at = carrying.crash_after
         self._leader_until_ns = env.now_ns
@@ -122,6 +125,7 @@ class Operator:
             self._env.call_in(wait_ns, lambda _: self.start())
             return
         self.began_ns = self._env.now_ns
+        self.lives += 1
         self._process = _Process(self)
         if self._cut:
             self._process.client.cut()
@@ -212,7 +216,9 @@ class _Process:
         for informer in self.informers:
             informer.start()
         if carrying.poll_after_failure:
-            self.clock.call_in(carrying.poll_ns, self._poll)
+            # the first process was there long before its cluster: where its polls stand, nobody knows
+            phase = carrying.poll_phase if operator.lives == 1 else None
+            self.clock.call_in(carrying.poll_ns if phase is None else phase(), self._poll)
 
     def _poll(self, _argument: object) -> None:
         self._port.forget()

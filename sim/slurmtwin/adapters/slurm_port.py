@@ -42,7 +42,7 @@ class SlurmPort:
         self._cluster = cluster
         self._clock = clock
         self._serves = serves
-        """fresh, away, absent or tarpit (connections are taken, nobody answers)."""
+        """fresh, away, absent, tarpit (connections are taken, nobody answers) or cut (packets are dropped)."""
         self._feature = feature
         self._cache_ns = cache_ns
         self._started_ns = started_ns
@@ -121,6 +121,8 @@ class SlurmPort:
         now_ns = self._clock.now_ns
         if how == "tarpit":
             self._hang((now_ns, done))
+        elif how == "cut":
+            self._dropped((now_ns, 0, done))
         elif how == "absent":
             done(Slurm("absent", now_ns))
         elif how != "fresh" or ctld is None:
@@ -141,6 +143,22 @@ class SlurmPort:
             done(replace(self._last, answer="away"))
         else:
             self._clock.call_in(SECOND, self._hang, request)
+
+    def _dropped(self, request: tuple[int, int, Callable[[Slurm], None]]) -> None:
+        """A SYN is lost: it is sent again 1, 3, 7, 15 s after the first (Linux doubles its 1 s), or the call given up.
+
+        So a call under way when the way is open again may still be lost.
+        """
+        since_ns, again, done = request
+        if self._serves() != "cut":
+            self._answer(done)
+            return
+        next_ns = since_ns + ((2 << again) - 1) * SECOND
+        if self._timeout_ns and next_ns >= since_ns + self._timeout_ns:
+            lost = replace(self._last, answer="away")
+            self._clock.call_in(since_ns + self._timeout_ns - self._clock.now_ns, lambda _: done(lost))
+        else:
+            self._clock.call_in(next_ns - self._clock.now_ns, self._dropped, (since_ns, again + 1, done))
 
     def forget(self) -> None:
         """The next ask goes to slurmrestd: something was just changed."""

@@ -183,11 +183,13 @@ class OperatorPart:
         return f"NodeSet/{self._kube.namespace}/{self._name}"
 
     def _rest(self) -> str:
-        """fresh, away or absent, as a client of the REST service finds it."""
+        """What a client of the REST service finds (SlurmPort)."""
         server, space, faults = self._kube.server, self._kube.namespace, self._kube.faults
         if server.find(Service, f"{space}/slurmrestd") is None:
             return "absent"
-        if faults.tarpit or faults.rest_cut or faults.operator_cut:
+        if faults.rest_cut or faults.operator_cut:
+            return "cut"
+        if faults.tarpit:
             return "tarpit"
         if faults.names is not None and not faults.names.serves():
             return "away"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_after_a_resume_nothing_is_looked_at_until_the_poll(rows: list[Row]) -> 
     """Startup and readiness are two writes within 0.1 s and one pass; Slurm's change wakes nobody (recorded: the next
     drain comes with the poll each 30 s, in 7 of 8 cases)."""
     acted = [row for row in rows if row.kind == "action.issued"]
-    pairs = list(zip(acted, acted[1:], strict=False))
+    pairs = list(itertools.pairwise(acted))
     next_ns = [after.t_ns for before, after in pairs if before.details["do"] == "resume"]
     assert len(next_ns) == 4
     assert [round((t_ns - next_ns[0]) / SECOND) for t_ns in next_ns] == [0, 30, 60, 90]
