@@ -137,6 +137,17 @@ def test_a_short_silence_costs_nothing() -> None:
     assert (list(a.jobs), list(b.jobs), a.cancelled) == ([1], [], [])
 
 
+def test_an_answer_that_nobody_can_read_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than leave a job for ever without a word."""
+
+    async def odd(_: FakeCluster) -> tuple[int, int, dict[int, int]]:
+        raise KeyError("job_id")
+
+    monkeypatch.setattr(FakeCluster, "load", odd)
+    with pytest.raises(KeyError, match="job_id"):
+        run()
+
+
 NODES = {"nodes": [
     {"name": "a-0", "state": ["IDLE", "DYNAMIC_NORM"], "cpus": 4}, {"name": "a-1", "state": ["DOWN"], "cpus": 4},
     {"name": "a-2", "state": ["MIXED", "DRAIN"], "cpus": 4}, {"name": "a-3", "state": ["ALLOCATED"], "cpus": 1},

@@ -178,6 +178,7 @@ class JobDispatcher:
         self._jobs = {job.number: job for job in file.jobs}
         self._again_ns = -1
         self._tasks: set[asyncio.Task[None]] = set()
+        self._error: BaseException | None = None
         self._slurm_ids: dict[tuple[str, int], int] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -185,6 +186,8 @@ class JobDispatcher:
         arrivals = sorted(self._file.jobs, key=lambda job: (job.at_ns, job.number))
         ask_ns = self._file.zero_ns
         while not stop.is_set():
+            if self._error is not None:
+                raise self._error
             now = self._now_ns()
             if now >= ask_ns:
                 ask_ns += self._file.staleness_ns * ((now - ask_ns) // self._file.staleness_ns + 1)
@@ -204,7 +207,13 @@ class JobDispatcher:
     def _begin(self, what: Any) -> None:
         task = asyncio.get_running_loop().create_task(what)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What is no word of slurmrestd's is a mistake of ours, and ends the process."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._error = self._error or task.exception()
 
     def _pass(self, **seen: Any) -> JobPlan:
         plan = plan_jobs(self._rules, self._memory, self._now_ns(), **seen)
