@@ -98,6 +98,7 @@ def scenario_lines(
 ) -> tuple[list[str], list[str]]:
     """The table of one scenario, and the phases that differ, as NAME/PHASE; name: default the scenario's."""
     name = name or scenario.name
+    version = name.partition(" (")[2].rstrip(")") or scenario.slurm.version
     loads = [str(read_manifest(folder).resources.get("host_load", "?")) for folder in folders]
     tables = [read_rows(folder) for folder in folders]
     loaded = f" at host load {', '.join(loads)}" if loads else ""
@@ -106,7 +107,7 @@ def scenario_lines(
         "| phase | predicted, s | recorded, s | verdict | rests on | reason |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     differing: list[str] = []
-    for phase in scenario.expect.phases:
+    for phase in scenario.expect.of_version(version).phases:
         spans = [span(rows, phase) for rows in tables]
         said = verdict(phase, spans)
         if said == DIFFER:

@@ -112,7 +112,9 @@ def find_fault_groups(paths: Sequence[Path], recordings: Path = RECORDINGS) -> l
         for pods in sorted((recordings / scenario.name).glob("*/pods")):
             folders = tuple(sorted(p.parent for p in pods.glob("*/manifest.json")))
             if folders:
-                out.append(FaultGroup(path, scenario, pods.parent.name, folders))
+                version = pods.parent.name
+                own = scenario.model_copy(update={"expect": scenario.expect.of_version(version)})
+                out.append(FaultGroup(path, own, version, folders))
     return out
 
 

@@ -46,6 +46,12 @@ class Phase(Strict):
         "(pods.toleration, slurm.conf.AuthInfo:cred_expire), duration:NAME (calibrated), rule:NAME (the twin's)",
     )
     source: str
+    since: str = Field("", pattern=r"^([0-9]{2}\.[0-9]{2})?$", description="of Slurm versions from this one on")
+    before: str = Field("", pattern=r"^([0-9]{2}\.[0-9]{2})?$", description="of Slurm versions before this one")
+
+    def is_of(self, version: str) -> bool:
+        """Is it a phase of this Slurm version (24.11)?"""
+        return self.since <= version and not (self.before and version >= self.before)
 
     @property
     def is_claim(self) -> bool:

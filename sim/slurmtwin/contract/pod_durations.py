@@ -36,6 +36,9 @@ RULES: Final[dict[str, str]] = {
     "config-map-sync": "kubelet: pause until a pod, and with it its mounted ConfigMaps, is synced again",
     "readiness-period": "kubelet: pause between two startup or readiness probes of an operator's pods (10 s)",
     "operator-poll": "operator: pause until its next pass where nothing happens (carrier.poll_s of its design)",
+    "operator-lease": "operator: a lease that nobody renews is taken over after so long (carrier.lease_s)",
+    "backfill-interval": "slurmctld: bf_interval, where a scenario leaves it at its default of 30 s",
+    "resolver-timeout": "resolver of a container: a query without an answer is sent again after 5 s",
     "operator-requeue": "operator: pause that its core asks for until the next pass",
 }
 """Name -> the constant it scales."""

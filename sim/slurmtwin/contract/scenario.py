@@ -7,7 +7,7 @@ Slurm's own settings are kept in Slurm's own words, so that every world reads th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -305,6 +305,10 @@ class Expect(Strict):
     properties: list[str] = Field(default_factory=list)
     rules: list[str] = Field(default_factory=list, description="rows of the rule table this scenario is evidence for")
     phases: list[Phase] = Field(default_factory=list, description="spans predicted before the recording")
+
+    def of_version(self, version: str) -> Self:
+        """With the phases of one Slurm version alone."""
+        return self.model_copy(update={"phases": [phase for phase in self.phases if phase.is_of(version)]})
 
 
 class Scenario(Strict):

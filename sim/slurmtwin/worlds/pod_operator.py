@@ -150,7 +150,8 @@ class OperatorPart:
                 back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,
                 env={"process": self._pods.slurmd_process, **BOOTS[switches.scale_source]},
                 unreachable_s=design.kubernetes.worker_unreachable_s,
-                lease_ns=carrier.lease_s * SECOND, look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS),
+                lease_ns=world.scaled("operator-lease", carrier.lease_s * SECOND),
+                look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS),
             ),
             port,
         )  # fmt: skip

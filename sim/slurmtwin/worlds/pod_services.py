@@ -44,8 +44,11 @@ Undo = Callable[[], None]
 class NameService:
     """The cluster's DNS: answers, or not."""
 
-    def __init__(self, env: Environment, feed: JobFeed, look: Callable[[], None]) -> None:
+    def __init__(
+        self, env: Environment, feed: JobFeed, look: Callable[[], None], resolver_ns: int = RESOLVER_NS
+    ) -> None:
         self.out = False
+        self._resolver_ns = resolver_ns
         self._env = env
         self._look = look
         self._held: list[Callable[[], None]] = []
@@ -72,7 +75,7 @@ class NameService:
         """Each resolver's next query, at most RESOLVER_NS later, is answered."""
         self.out = False
         held, self._held = self._held, []
-        wait_ns = RESOLVER_NS - (self._env.now_ns - self._since_ns) % RESOLVER_NS
+        wait_ns = self._resolver_ns - (self._env.now_ns - self._since_ns) % self._resolver_ns
         self._env.call_in(wait_ns, self._again, held)
         self._look()
 

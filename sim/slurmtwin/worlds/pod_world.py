@@ -36,7 +36,7 @@ from slurmtwin.models.kubelet.machine import Machine
 from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
 from slurmtwin.models.slurm_pods.programs import SlurmPrograms
-from slurmtwin.models.slurm_pods.settings import DaemonPods
+from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, DaemonPods
 from slurmtwin.models.slurmctld.assemble import Assembly
 from slurmtwin.models.slurmctld.background import BackgroundLoop
 from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
@@ -170,7 +170,12 @@ class PodWorld(TwinWorld):
         self._durations = {**still_durations(), **options.durations}
         self._scaled = options.scaled
         message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
-        conf = replace(conf, timers=replace(conf.timers, message_timeout_ns=message_ns))
+        backfill = conf.scheduler.backfill
+        backfill = replace(backfill, interval_ns=self.scaled("backfill-interval", backfill.interval_ns))
+        conf = replace(
+            conf, timers=replace(conf.timers, message_timeout_ns=message_ns),
+            scheduler=replace(conf.scheduler, backfill=backfill),
+        )  # fmt: skip
         super().__init__(scenario, conf, jobs, options, sink)
         self.kube = KubePart(self, scenario, options, sink)
         self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)
@@ -179,7 +184,7 @@ class PodWorld(TwinWorld):
         self.observer = Observer(self.cluster, sink, self.kube.reached, self.kube.listed)
         faults, look = self.kube.faults, self.observer.look
         faults.look = look
-        faults.names = NameService(self.env, self.feed, look)
+        faults.names = NameService(self.env, self.feed, look, self.scaled("resolver-timeout", RESOLVER_NS))
         faults.keys = Keys(self.env, self.cluster, look)
         if self.kube.bridge is not None:
             self._assembly.side(self.cluster).job_over = self._job_over
@@ -350,6 +355,8 @@ class KubePart:
         slurmd_ns = max(times.slurmd_ns, times.slurmctld_ns + SECOND)
         pinned = 0 if pods.controller_after else len(pod_objects.worker_names(self._scenario))
 
+        resolver_ns = world.scaled("resolver-timeout", RESOLVER_NS)
+
         def first(count: int, at_ns: int, draw: Draw) -> Draw:
             left = count
 
@@ -373,6 +380,7 @@ class KubePart:
             hog_wake=world.draw("exit-notice"), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
             machine_memory=pod_objects.NODE_MEMORY,
+            resolver_ns=resolver_ns, resolver_phase=world.streams.uniform_ns("resolver", 0, resolver_ns),
             resolves=lambda: self.faults.names is None or self.faults.names.serves(),
         )  # fmt: skip
 

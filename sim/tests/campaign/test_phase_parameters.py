@@ -19,14 +19,8 @@ from slurmtwin_reports.faults.milestones import marks_of
 from slurmtwin_reports.history import rows_of_events
 
 FAULTS = Path("scenarios/faults")
-PASS = "the scheduler's next pass, up to 30 s later, comes after the hold of 6, 11 or 21 s alike"
 UNMOVED = {
-    "x46-pod-force-deleted/hold": "COMPLETING ends when the order to end the job is sent again, after the hold",
-    "x62-slurmd-crash-main/hold": PASS,
-    "x63-oom-group/hold": PASS,
-    "x63-oom-slurmd/hold": PASS,
     "x71-disk-fills/requeued": "the pod that is made anew registers before any ping fails",
-    "x88-dns-outage/config": "a lookup under way is answered within 5 s of the outage's end; only failed ones pause",
 }
 
 
@@ -75,6 +69,8 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
         "message-timeout": "x64-worker-host-lost",
         "config-map-sync": "x10-config-in-place", "operator-poll": "x33-slinky",
         "readiness-period": "../operator/op-scale", "operator-requeue": "../operator/op-scale",
+        "operator-lease": "../operator/op-operator-killed", "backfill-interval": "x62-slurmd-crash-main",
+        "resolver-timeout": "x88-dns-outage",
     }  # fmt: skip
     scenario = load_scenario(FAULTS / f"{where[rule]}.yaml")
     runs = [

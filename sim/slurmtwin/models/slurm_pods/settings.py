@@ -37,6 +37,9 @@ class DaemonPods:
     """slurmd -Z without an answer asks for its configuration again after so long (recorded in x16)."""
     config_attempt: Draw = lambda: 2 * SECOND
     """One such attempt; names that do not resolve yet take their own seconds."""
+    resolver_ns: int = RESOLVER_NS
+    resolver_phase: Draw = lambda: RESOLVER_NS
+    """Where slurmd's lookups stand when it begins them: it asks for several names, one after the other."""
     resolves: Callable[[], bool] = lambda: True
     """Names of the cluster are found."""
     supervisor_begin: Draw = lambda: 130 * MS

@@ -13,7 +13,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.kubelet.container_memory import Process
 from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram, ProcessModel
 from slurmtwin.models.slurm_pods.job_memory import JobMemory
-from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, STEPD_ADJ_PRIVILEGED, DaemonPods
+from slurmtwin.models.slurm_pods.settings import STEPD_ADJ_PRIVILEGED, DaemonPods
 
 if TYPE_CHECKING:
     from slurmtwin.models.kubelet.program import Place
@@ -41,6 +41,8 @@ class SlurmdProgram(DaemonProgram):
         self._held: list[BatchJob] = []
         """Jobs that stand still with the machine."""
         self.new_address = False
+        self._looking = False
+        """Its last lookup of a name found nothing."""
         self.boots = False
         """It registers as freshly booted (slurmd -b): slurmctld believes a node that it powers up only then."""
         self.sees: Callable[[Place], int | None] = _nothing_known
@@ -63,8 +65,11 @@ class SlurmdProgram(DaemonProgram):
         place = self.place
         assert place is not None
         if not self.settings.resolves():
-            self._call = place.clock.call_in(RESOLVER_NS, self._ask_again)
+            wait_ns = self.settings.resolver_ns if self._looking else self.settings.resolver_phase()
+            self._looking = True
+            self._call = place.clock.call_in(wait_ns, self._ask_again)
             return
+        self._looking = False
         if self._cluster.ctld is None:
             wait_ns = self.settings.config_attempt() + self.settings.config_retry_ns
             self._call = place.clock.call_in(wait_ns, self._ask_again)
