@@ -78,6 +78,8 @@ class SlurmCluster:
         """Seconds from first to last try of an attempt to reach a controller."""
         self.shutdown_wait_ns = SHUTDOWN_WAIT_NS
         self.node_confs: list[NodeConf] = list(conf.nodes)
+        self._places: dict[str, int] = {}
+        """Node -> its place there, as it was when somebody asked."""
         self.volume = StateVolume(self)
         self.slurmds = NodeDaemons(self)
         self.slurmdbd = Slurmdbd(self)
@@ -164,12 +166,16 @@ class SlurmCluster:
 
     def node_bitmap(self, names: Iterable[str]) -> int:
         """Bitmap of node names. Raises InputError for an unknown one."""
-        places = {conf.name: index for index, conf in enumerate(self.node_confs)}
+        confs, places = self.node_confs, self._places
         out = 0
         for name in names:
-            if name not in places:
+            place = places.get(name, -1)
+            if not 0 <= place < len(confs) or confs[place].name != name:
+                places = self._places = {conf.name: index for index, conf in enumerate(confs)}
+                place = places.get(name, -1)
+            if place < 0:
                 raise InputError(f"no node is called {name!r}")
-            out |= 1 << places[name]
+            out |= 1 << place
         return out
 
     def hostlist(self, nodes: int) -> str:

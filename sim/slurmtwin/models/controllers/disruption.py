@@ -91,8 +91,8 @@ class Disruption(Controller):
             _scale_of(plane, StatefulSet, "StatefulSet"), _scale_of(plane, ReplicaSet, "ReplicaSet"),
             _scale_of(plane, Deployment, "Deployment"), _scale_of(plane, Job, "Job"),
         )  # fmt: skip
-        self._members: dict[str, tuple[DisruptionBudget, dict[str, Pod]]] = {}
-        """Budget -> the one that chose them, and the cached pods that it selects, by key."""
+        self._members: dict[str, _Members] = {}
+        """Of each budget, by its key."""
         plane.pods.informer.tell(self._pod_changed)
 
     def _changed(self, _old: DisruptionBudget | None, new: DisruptionBudget | None) -> None:
@@ -102,22 +102,23 @@ class Disruption(Controller):
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
-        for budget, members in self._members.values():
-            if new is not None and _selects(budget, new):
-                members[new.meta.key] = new
-            else:
-                members.pop(pod.meta.key, None)
+        for members in self._members.values():
+            members.drop(pod.meta.key)
+            if new is not None and _selects(members.budget, new):
+                members.add(new)
         for budget in self._budgets:
             if _selects(budget, pod):
                 self.queue.add(budget.meta.key)
 
-    def _selected(self, budget: DisruptionBudget) -> list[Pod]:
+    def _selected(self, budget: DisruptionBudget) -> _Members:
         """The cached pods that a budget is about: all are looked at once for each selector."""
         known = self._members.get(budget.meta.key)
-        if known is None or known[0].selector != budget.selector:
-            chosen = {p.meta.key: p for p in self.plane.pods.informer if _selects(budget, p)}
-            known = self._members[budget.meta.key] = (budget, chosen)
-        return list(known[1].values())
+        if known is None or known.budget.selector != budget.selector:
+            known = self._members[budget.meta.key] = _Members(budget)
+            for pod in self.plane.pods.informer:
+                if _selects(budget, pod):
+                    known.add(pod)
+        return known
 
     def sync(self, key: str, finished: Finished) -> None:
         """trySync()."""
@@ -128,15 +129,16 @@ class Disruption(Controller):
             return
         now_ns, defaults = self.plane.now_ns, self.plane.defaults
         pods = self._selected(budget)
-        there = {p.meta.name: p for p in pods}
+        there = {name: pods.pods.get(f"{budget.meta.namespace}/{name}") for name in budget.disrupted}
         entries = {
             name: at_ns for name, at_ns in budget.disrupted.items()
-            if name in there and not there[name].meta.deleting and now_ns - at_ns < defaults.disruption_entry_ns
+            if (pod := there[name]) is not None and not pod.meta.deleting
+            and now_ns - at_ns < defaults.disruption_entry_ns
         }  # fmt: skip
         if entries:
             self.queue.add_after(key, min(entries.values()) + defaults.disruption_entry_ns - now_ns)
-        healthy = sum(p.ready and not p.meta.deleting and p.meta.name not in entries for p in pods)
-        expected = self._expected(pods) if _needs_scale(budget) else len(pods)
+        healthy = pods.healthy - sum(_healthy(pod) for name, pod in there.items() if name in entries and pod)
+        expected = self._expected(pods) if _needs_scale(budget) else len(pods.pods)
         desired = _desired(budget, expected)
         wanted = replace(
             budget, healthy=healthy, desired=desired, expected=expected, disrupted=entries,
@@ -147,16 +149,52 @@ class Disruption(Controller):
             return
         self.client.update_status(wanted, lambda answer: finished(not isinstance(answer, ApiError)))
 
-    def _expected(self, pods: list[Pod]) -> int:
+    def _expected(self, pods: _Members) -> int:
         """Sum of the scales of the pods' controllers (getExpectedScale())."""
-        total, seen = 0, set()
-        for pod in pods:
-            owner = pod.meta.owner
-            if owner is None or owner.uid in seen:
-                continue
-            seen.add(owner.uid)
-            total += next((n for n in (scale(owner, pod.meta.namespace) for scale in self._scales) if n is not None), 0)
+        space, total = pods.budget.meta.namespace, 0
+        for owner, _ in pods.owners.values():
+            total += next((n for n in (scale(owner, space) for scale in self._scales) if n is not None), 0)
         return total
+
+
+class _Members:
+    """The pods that a budget selects, and what is counted of them."""
+
+    def __init__(self, budget: DisruptionBudget) -> None:
+        self.budget = budget
+        """The one that chose them."""
+        self.pods: dict[str, Pod] = {}
+        """By key."""
+        self.healthy = 0
+        self.owners: dict[str, tuple[Owner, int]] = {}
+        """Uid of a controller -> it, and how many of the pods are its."""
+
+    def add(self, pod: Pod) -> None:
+        """One that is not among them."""
+        self.pods[pod.meta.key] = pod
+        self.healthy += _healthy(pod)
+        owner = pod.meta.owner
+        if owner is not None:
+            known, count = self.owners.get(owner.uid, (owner, 0))
+            self.owners[owner.uid] = (known, count + 1)
+
+    def drop(self, key: str) -> None:
+        """It is selected no more, or was not."""
+        pod = self.pods.pop(key, None)
+        if pod is None:
+            return
+        self.healthy -= _healthy(pod)
+        owner = pod.meta.owner
+        if owner is not None:
+            known, count = self.owners[owner.uid]
+            if count > 1:
+                self.owners[owner.uid] = (known, count - 1)
+            else:
+                del self.owners[owner.uid]
+
+
+def _healthy(pod: Pod) -> bool:
+    return pod.ready and not pod.meta.deleting
 
 
 def _selects(budget: DisruptionBudget, pod: Pod) -> bool:

@@ -44,7 +44,7 @@ class Arrays:
         assert waiting
         waiting.remove(index)
         if waiting:
-            task = Job(meta.request, self._lifecycle.next_slurm_id(), meta.submit_s)
+            task = self._ctld.job_record(meta.request, self._lifecycle.next_slurm_id(), meta.submit_s)
             for name in _COPIED:
                 setattr(task, name, getattr(meta, name))
             task.parts = list(meta.parts)

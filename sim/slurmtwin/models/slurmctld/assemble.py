@@ -43,7 +43,9 @@ class Assembly:
         conf = cluster.conf
         if len(cluster.node_confs) != len(conf.nodes):
             conf = replace(conf, nodes=tuple(cluster.node_confs))
-        ctld = Slurmctld(clock, conf, cluster.sink, cluster.costs, self._streams, cluster.epoch_ns)
+        ctld = Slurmctld(
+            clock, conf, cluster.sink, cluster.costs, self._streams, cluster.epoch_ns, cluster.volume.copies_all
+        )
         ctld.cluster = cluster
         ctld.slurmds = cluster.slurmds
         ctld.store = StateStore(ctld, cluster.volume, index)

@@ -81,7 +81,7 @@ def _add(cluster: SlurmCluster, ctld: Slurmctld, confs: list[NodeConf]) -> str |
     everywhere = [part for part in ctld.partitions.values() if part.nodes == _visible(ctld)]
     new = 0
     for conf in confs:
-        node = Node(len(table.nodes), conf)
+        node = ctld.node_record(len(table.nodes), conf)
         table.nodes.append(node)
         table.by_name[conf.name] = node
         node.flags |= NodeFlag.DYNAMIC_NORM

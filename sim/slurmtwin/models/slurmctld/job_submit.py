@@ -48,7 +48,7 @@ class Submission:
     def submit(self, request: JobRequest) -> Job | None:
         """Accept or refuse one request now. The job, or None after job.rejected."""
         ctld = self._ctld
-        job = Job(request, 0, ctld.now_s())
+        job = ctld.job_record(request, 0, ctld.now_s())
         problem = self._fill(job, request) or self._room(job) or self._admit(job)
         if problem is not None:
             ctld.emit(Kind.JOB_REJECTED, job_id=request.job_id, detail=details.reason(problem))

@@ -7,7 +7,7 @@ few bitmap operations. Only nodes in `odd` (anything but an answering, schedulab
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND, UNLIMITED
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 NOT_RESPONDING: Final = "Not responding"
 _QUIET: Final = (
-    NodeFlag.CLOUD | NodeFlag.DYNAMIC_NORM | NodeFlag.PLANNED | NodeFlag.RES | NodeFlag.MAINT | NodeFlag.COMPLETING
+    NodeFlag.CLOUD
+    | NodeFlag.DYNAMIC_NORM
+    | NodeFlag.PLANNED
+    | NodeFlag.RES
+    | NodeFlag.MAINT
+    | NodeFlag.COMPLETING
     | NodeFlag.EXTERNAL
 )
 """Flags that change neither schedulability nor pings."""
@@ -324,6 +329,10 @@ class NodeLifecycle:
     def last_response_s(self, node: Node) -> int:
         """When the node was heard last, in Unix seconds."""
         return self.pings.last_response_s(node)
+
+    def answers(self) -> Callable[[int, int], int]:
+        """last_response_s() as of now, to be worked out later: of a node's bit and what its record holds."""
+        return self.pings.answers()
 
     def update_s(self, answer_s: int) -> int:
         """The second that an answer received within `answer_s` leaves in last_response."""

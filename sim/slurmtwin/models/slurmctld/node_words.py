@@ -13,6 +13,7 @@ from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
 
 if TYPE_CHECKING:
+    from slurmtwin.models.slurmctld.changes import Changes
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Node
 
@@ -51,11 +52,15 @@ class ListedNodes:
         self._ctld: Slurmctld | None = None
         self._records: list[tuple[object, ...]] = []
         self._running = self._leaving = 0
+        self._count = self._version = 0
 
     def changed(self, ctld: Slurmctld) -> Sequence[int]:
         """Places in the node table, in order; all of them for another slurmctld."""
-        records: list[tuple[object, ...]] = list(map(_RECORD, ctld.nodes.nodes))
         running, leaving = ctld.nodes_lifecycle.held
+        changes = ctld.node_changes
+        if changes is not None:
+            return self._noted(ctld, changes, running, leaving)
+        records: list[tuple[object, ...]] = list(map(_RECORD, ctld.nodes.nodes))
         before = self._records
         moved = (running ^ self._running) | (leaving ^ self._leaving)
         same = self._ctld is ctld and len(before) == len(records)
@@ -67,3 +72,15 @@ class ListedNodes:
                 if old != new:
                     moved |= 1 << place
         return list(bits(moved))
+
+    def _noted(self, ctld: Slurmctld, changes: Changes[Node], running: int, leaving: int) -> Sequence[int]:
+        """By the changes that the records themselves noted."""
+        count = len(ctld.nodes.nodes)
+        same = self._ctld is ctld and self._count == count
+        moved = (running ^ self._running) | (leaving ^ self._leaving)
+        if same:
+            for node in changes.since(self._version):
+                moved |= 1 << node.index
+        self._ctld, self._count, self._running, self._leaving = ctld, count, running, leaving
+        self._version = changes.version
+        return list(bits(moved)) if same else range(count)

@@ -409,6 +409,10 @@ class NodeLifecycle(Protocol):
         """Up, with a running job."""
         ...
 
+    def answers(self) -> Callable[[int, int], int]:
+        """last_response_s() as of now, to be worked out later: of a node's bit and what its record holds."""
+        ...
+
     def last_response_s(self, node: Node) -> int:
         """When the node was heard last, in Unix seconds."""
         ...

@@ -137,6 +137,22 @@ class Pings:
                 best = second
         return best
 
+    def answers(self) -> Callable[[int, int], int]:
+        """last_response_s() of all nodes as of now, to be worked out later: takes a node's bit and its record's own."""
+        well = self._well
+        if not well:
+            return lambda _bit, noted_s: noted_s
+        self._catch_up()
+        checked_s = self._checked_s()
+        known = (*zip(self._heard_s, self._heard_nodes, strict=True), *self._pinged)
+
+        def last_s(bit: int, noted_s: int) -> int:
+            if not well & bit:
+                return noted_s
+            return max(noted_s, checked_s, *(second for second, nodes in known if nodes & bit))
+
+        return last_s
+
     def _checked_s(self) -> int:
         """What the last health check left in last_response of every well node."""
         checked_s = self.checks.last_s(self.ctld.now_s())

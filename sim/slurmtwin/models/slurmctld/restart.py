@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.models.slurmctld.policies import restore_state
+from slurmtwin.models.slurmctld.saved_records import copy_jobs
 from slurmtwin.models.slurmctld.states import JobState, NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
+    from slurmtwin.models.slurmctld.saved_records import SavedNode
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-    from slurmtwin.models.slurmctld.state_store import SavedNode, Snapshot
+    from slurmtwin.models.slurmctld.state_store import Snapshot
     from slurmtwin.models.slurmctld.tables import Job, Node
     from slurmtwin.models.slurmd.parts import Work
 
@@ -51,17 +53,18 @@ def recover(ctld: Slurmctld, nodes: NodeLifecycle, saved: Snapshot | None, mode:
         if node is not None:
             _load_node(ctld, node, record, mode)
     restore_state(ctld, saved.policy)
-    for job in saved.jobs:
+    jobs = copy_jobs(saved.jobs, ctld)
+    for job in jobs:
         _load_job(ctld, job, ctld.slurmds.works)
-    for job in saved.jobs:
+    for job in jobs:
         _sync_nodes(ctld, nodes, job)
     ctld.selection.rebuild()
     for node in ctld.nodes.nodes:
         nodes.build_bitmaps(node)
     dead = [node for node in ctld.nodes.nodes if node.base is NodeBase.DOWN and nodes.running.some & node.bit]
-    for job in saved.jobs:
+    for job in jobs:
         ctld.lifecycle.recovered(job)
-    for job in saved.jobs:
+    for job in jobs:
         _check_nodelist(ctld, job)
     for node in dead:  # _sync_nodes_to_active_job(): "Killing job on DOWN node"
         nodes.kill_jobs(node, node.reason)

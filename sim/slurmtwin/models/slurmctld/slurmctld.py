@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slurmtwin.contract.clock import SECOND
-from slurmtwin.contract.cluster import ClusterConf
+from slurmtwin.contract.cluster import ClusterConf, NodeConf
 from slurmtwin.contract.events import Kind
+from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.engine.daemon_clock import Clock
 from slurmtwin.engine.event_sink import EventSink
 from slurmtwin.engine.random_streams import RandomStreams
+from slurmtwin.models.slurmctld.changes import Changes, TrackedJob, TrackedNode
 from slurmtwin.models.slurmctld.host_costs import HostCosts
-from slurmtwin.models.slurmctld.tables import Job, NodeTable, Partition
+from slurmtwin.models.slurmctld.tables import Job, Node, NodeTable, Partition
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld import parts
@@ -44,6 +46,7 @@ class Slurmctld:
         costs: HostCosts,
         streams: RandomStreams,
         epoch_ns: int,
+        tracks: bool = False,
     ) -> None:
         self.env = env
         """This slurmctld's own clock: timers end with the process. What runs on nodes uses the environment."""
@@ -56,7 +59,10 @@ class Slurmctld:
         self._time = env.environment
         self._second_of_ns: int | None = None
         self._second = 0
-        self.nodes = NodeTable(conf.nodes)
+        self.node_changes: Changes[Node] | None = Changes() if tracks else None
+        self.job_changes: Changes[Job] | None = Changes() if tracks else None
+        """Which records have changed; None: nobody asks."""
+        self.nodes = NodeTable(conf.nodes, self.node_record)
         self.partitions: dict[str, Partition] = {}
         for index, part in enumerate(conf.partitions):
             bitmap = self.nodes.bitmap(part.nodes)
@@ -121,6 +127,16 @@ class Slurmctld:
         self._last_resv_update_s = unix_s
         if self.on_update is not None:
             self.on_update()
+
+    def node_record(self, index: int, conf: NodeConf) -> Node:
+        """A new record for the node table."""
+        changes = self.node_changes
+        return Node(index, conf) if changes is None else TrackedNode(index, conf, changes)
+
+    def job_record(self, request: JobRequest, slurm_id: int, submit_s: int) -> Job:
+        """A new record for the job table."""
+        changes = self.job_changes
+        return Job(request, slurm_id, submit_s) if changes is None else TrackedJob(request, slurm_id, submit_s, changes)
 
     def now_s(self) -> int:
         """time(NULL): the simulated Unix time in whole seconds, truncated."""

@@ -13,7 +13,7 @@ was saved.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,31 +21,17 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.background import Duty, Periodic
 from slurmtwin.models.slurmctld.policies import PolicyState, export_state
+from slurmtwin.models.slurmctld.saved_records import SavedNode, SavedRecords
 from slurmtwin.models.slurmctld.tables import Job
 
 if TYPE_CHECKING:
-    from slurmtwin.contract.cluster import NodeConf
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-    from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 
 SAVE_MAX_WAIT_S: Final = 5
 PERIODIC_CHECKPOINT_S: Final = 300
 _NEAR_A_KILL_NS: Final = (SAVE_MAX_WAIT_S + 2) * SECOND
 _CHECKPOINT_NS: Final = (PERIODIC_CHECKPOINT_S + 2) * SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class SavedNode:
-    """One record of node_state (node_mgr.c _dump_node_state())."""
-
-    conf: NodeConf
-    base: NodeBase
-    flags: NodeFlag
-    reason: str
-    last_response_s: int
-    boot_req_s: int
-    power_req_s: int
 
 
 @dataclass(slots=True)
@@ -55,9 +41,20 @@ class Snapshot:
     at_ns: int
     next_job_id: int
     jobs: list[Job]
-    nodes: list[SavedNode]
+    """Whoever loads them makes copies of his own (copy_jobs())."""
+    records: list[SavedNode]
+    """Nodes, each with the last answer that its own record holds."""
+    answers: Callable[[int, int], int]
     policy: PolicyState | None = None
     """Usage and reservations."""
+
+    @property
+    def nodes(self) -> list[SavedNode]:
+        """Nodes with the times of last answers that a save at that moment wrote."""
+        return [
+            replace(record, last_response_s=self.answers(1 << place, record.last_response_s))
+            for place, record in enumerate(self.records)
+        ]
 
 
 @dataclass(slots=True)
@@ -134,6 +131,7 @@ class StateStore:
         self._volume = volume
         self._index = index
         self._marks = _Marks()
+        self._records = SavedRecords(ctld)
         self._checkpoints: Periodic | None = None
         self.next_job_id = 0
 
@@ -163,7 +161,7 @@ class StateStore:
         if not volume.kept or marks.jobs or marks.behind is not None:
             return
         if volume.kill_is_near(self._ctld.env.now_ns, _CHECKPOINT_NS):
-            marks.behind = (self.next_job_id, copy_jobs(self._ctld.jobs.values()))
+            marks.behind = (self.next_job_id, self._records.jobs())
 
     def _save_thread(self, _argument: object) -> None:
         self._marks.planned = False
@@ -194,9 +192,16 @@ class StateStore:
     def _on_disk(self) -> Snapshot:
         """The files as they stand where nothing is flagged."""
         if self._marks.behind is None:
-            return snapshot(self._ctld)
+            return self._snapshot()
         next_job_id, jobs = self._marks.behind
-        return replace(snapshot(self._ctld), next_job_id=next_job_id, jobs=copy_jobs(jobs))
+        return replace(self._snapshot(), next_job_id=next_job_id, jobs=jobs)
+
+    def _snapshot(self) -> Snapshot:
+        """Copies of all records."""
+        ctld = self._ctld
+        jobs, nodes = self._records.jobs(), self._records.nodes()
+        answers = ctld.nodes_lifecycle.answers()
+        return Snapshot(ctld.env.now_ns, self.next_job_id, jobs, nodes, answers, export_state(ctld))
 
     def left_behind(self) -> None:
         """The process was killed. What it had saved is the last copy, or, with no change since, its tables.
@@ -204,44 +209,6 @@ class StateStore:
         A kill that nobody announced is taken as one right after a save.
         """
         if not self._volume.kill_was_expected(self._ctld.env.now_ns):
-            self._volume.saved = snapshot(self._ctld)
+            self._volume.saved = self._snapshot()
         elif not self._marks.nodes:
             self._volume.saved = self._on_disk()
-
-
-def snapshot(ctld: Slurmctld) -> Snapshot:
-    """Copies of all records. Times of last answers are those that a save at this moment would write."""
-    nodes = [
-        SavedNode(
-            node.conf, node.base, node.flags, node.reason, ctld.nodes_lifecycle.last_response_s(node),
-            node.boot_req_s, node.power_req_s,
-        )
-        for node in ctld.nodes.nodes
-    ]  # fmt: skip
-    jobs = copy_jobs(ctld.jobs.values())
-    return Snapshot(ctld.env.now_ns, ctld.store.next_job_id, jobs, nodes, export_state(ctld))
-
-
-def copy_jobs(jobs: Iterable[Job]) -> list[Job]:
-    """Records that share nothing that changes with the old ones; references among them lead to the copies."""
-    twins: dict[int, Job] = {}
-    out: list[Job] = []
-    for job in jobs:
-        twin = Job.__new__(Job)
-        for name in Job.__slots__:
-            if hasattr(job, name):
-                value = getattr(job, name)
-                setattr(twin, name, list(value) if isinstance(value, list) else value)
-        twins[job.slurm_id] = twin
-        out.append(twin)
-    for twin in out:
-        for name in ("array_job", "preemptor"):
-            other = getattr(twin, name)
-            if other is not None:
-                setattr(twin, name, twins.get(other.slurm_id))
-        if twin.het_job is not None:
-            twin.het_job = [twins[part.slurm_id] for part in twin.het_job if part.slurm_id in twins]
-        twin.timers = None
-        twin.work = None
-        twin.prio_key = None
-    return out

@@ -8,7 +8,7 @@ truncated as time(NULL) does, because Slurm's rules compare those and not nanose
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -108,8 +108,8 @@ class Node:
 class NodeTable:
     """Nodes in table order and the bitmaps the schedulers use."""
 
-    def __init__(self, confs: Iterable[NodeConf]) -> None:
-        self.nodes: list[Node] = [Node(i, conf) for i, conf in enumerate(confs)]
+    def __init__(self, confs: Iterable[NodeConf], record: Callable[[int, NodeConf], Node] = Node) -> None:
+        self.nodes: list[Node] = [record(i, conf) for i, conf in enumerate(confs)]
         self.by_name: dict[str, Node] = {n.name: n for n in self.nodes}
         self.avail = 0
         """Schedulable: not DOWN, DRAIN, FAIL, NO_RESPOND, powering down (avail_node_bitmap)."""
