@@ -102,7 +102,8 @@ def same_conditions(now: Scenario, recorded: Scenario) -> bool:
 def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> StartTimes:
     """What the recording fixes: the clock, daemon starts, submit times as slurmctld saw them, fault times.
 
-    Of a run in pods also where each pod ran and when each node's lease was renewed, both before the first fault.
+    Of a run in pods also where each pod ran, when each node's lease was renewed and which nodes a tick pinged, all
+    before the first fault.
 
     `rows` are event rows in the order of the table, with contract.events' columns as attributes.
     Of several clusters each has its own. Raises InputError when the recording lacks one of them.
@@ -128,8 +129,11 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
     workers: list[int] = []
     leases: dict[str, int] = {}
     pods: dict[str, str] = {}
+    pings: list[tuple[int, str]] = []
     for row in rows:
         kind = row.kind
+        if kind == Kind.NODE_PINGED and scenario.pods is not None and not injected and _is_ping(row):
+            pings.append((int(row.t_ns), str(row.node)))
         if not injected and row.node and kind == Kind.LEASE_RENEWED:
             leases[kube_node(row.node)] = int(row.t_ns)
         elif not injected and kind == Kind.POD_CREATED and row.actor == "apiserver":
@@ -164,7 +168,13 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
         fault_ns=tuple(injected[key] for key in keys),
         lease_ns=leases,
         pod_node=pods,
+        pings=tuple(pings),
     )
+
+
+def _is_ping(row: Any) -> bool:
+    """A tick asked nodes that answer, and not to register."""
+    return bool(row.value) and json.loads(row.detail).get("purpose") == "ping"
 
 
 def kube_node(name: str) -> str:

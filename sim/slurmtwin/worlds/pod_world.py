@@ -253,7 +253,17 @@ class PodWorld(TwinWorld):
     def start(self) -> None:
         """The cluster, then as ever."""
         super().start()
+        for at_ns, nodes in self._times.pings:
+            if at_ns >= self.env.now_ns:
+                self.env.call_at(at_ns, self._pinged_then, nodes)
         self.kube.start()
+
+    def _pinged_then(self, nodes: str) -> None:
+        """A tick that the recording has."""
+        ctld = self.cluster.ctld
+        lifecycle = ctld.nodes_lifecycle if ctld is not None else None
+        if isinstance(lifecycle, NodeLifecycle):
+            lifecycle.pings.asked_now(self.cluster.node_bitmap(expand(nodes)))
 
     def _inject(self, fault: Fault) -> None:
         if not isinstance(fault, (ClusterFault, OperatorStep)):

@@ -33,6 +33,8 @@ class StartTimes:
     """When each fault of the scenario was really injected, in file order; (): as written."""
     lease_ns: Mapping[str, int] = field(default_factory=dict)
     """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
+    pings: tuple[tuple[int, str], ...] = ()
+    """Ticks of the ping cycle before the first fault of a run in pods, and the nodes that were asked (a hostlist)."""
     pod_node: Mapping[str, str] = field(default_factory=dict)
     """Pod (slurmctld-0, w-0 ..; of a Deployment: its app) -> the Kubernetes node it ran on before the first fault."""
     members: Mapping[str, StartTimes] = field(default_factory=dict)

@@ -48,6 +48,27 @@ def test_places_and_lease_phases_are_those_before_the_fault() -> None:
     assert found.fault_ns == (21 * SECOND,)
 
 
+def test_ticks_that_pinged_before_the_fault_are_known() -> None:
+    """Of a run in pods; requests to register, nodes that did not answer and ticks after the injection are none."""
+    fault = {"at": "20s", "kind": "network.cut", "target": "slurmd:w-0", "other": "slurmctld"}
+    nodes = [{"NodeName": "w-[0-1]"}]
+    document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": nodes}, "faults": [fault], "pods": {}}
+
+    def asked(t_s: int, node: str, purpose: str = "ping", answering: int = 1) -> Event:
+        detail = json.dumps({"purpose": purpose})
+        return Event(t_s * SECOND, Kind.NODE_PINGED, "slurmctld", node=node, value=answering, detail=detail)
+
+    rows = [
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
+        asked(-2, "w-[0-1]", "registration"), asked(8, "w-1"), asked(18, "w-0"), asked(19, "w-1", answering=0),
+        Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})), asked(28, "w-[0-1]"),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    assert start_times(manifest, Scenario.model_validate(document), rows).pings == (
+        (8 * SECOND, "w-1"), (18 * SECOND, "w-0"),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("a-worker", "worker1"), ("a-worker12", "worker12"), ("a-control-plane", "control-plane"), ("other", "other")],

@@ -238,6 +238,20 @@ def test_a_request_to_register_waits_in_the_socket_of_a_frozen_slurmd(rig: Calla
     assert r.times(Kind.NODE_UP) == [2000.0]
 
 
+def test_a_recorded_tick_says_who_was_asked_and_when(rig: Callable[..., Any]) -> None:
+    """Node 1 alone is asked then: it counts as heard in that second, the others in that of the worked-out tick."""
+    r = rig("22.05")
+    r.until(400)
+    pings, nodes = r.ctld.nodes_lifecycle.pings, r.ctld.nodes.nodes
+    before = [pings.last_response_s(node) for node in nodes]
+    pings.asked_now(nodes[1].bit)
+    second = r.ctld.now_s()
+    assert pings.last_response_s(nodes[1]) == second > before[1]
+    assert [pings.last_response_s(node) for node in nodes if node.index != 1] == [before[0], *before[2:]]
+    r.until(402 + pings.interval_s)
+    assert pings.last_response_s(nodes[0]) > before[0], "the grid goes on from there"
+
+
 class Late:
     """A coarse clock that is always, or never, seen a second later."""
 

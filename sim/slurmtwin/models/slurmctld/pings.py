@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.background import Duty
+from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 from slurmtwin.models.slurmctld.health_check import HealthChecks
 from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
@@ -230,6 +231,24 @@ class Pings:
                 for second, nodes in zip(self._heard_s[:old], self._heard_nodes[:old], strict=True):
                     self._write_down(second, nodes)
             del self._heard_s[:old], self._heard_nodes[:old]
+
+    def asked_now(self, nodes: int) -> None:
+        """A recording has a tick that asked these well nodes now: its grid and its seconds hold from here.
+
+        A row within CAUGHT_UP_NS behind a whole second is of a tick that was seen a second late, which last_ping_time
+        does not show (coarse_clock.py); the answers come in the second that the row has.
+        """
+        if not self.started or self.busy:
+            return
+        self._catch_up()
+        second, rest_ns = divmod(self.ctld.env.now_ns + self.ctld.epoch_ns, SECOND)
+        tick_s = second - (rest_ns < CAUGHT_UP_NS)
+        if self._next_due_s <= tick_s + self.interval_s // 2:
+            self._step_window()
+        while self._pinged and self._pinged[-1][0] > tick_s - self.interval_s // 2:
+            self._pinged.pop()
+        self._last_tick_s, self._next_due_s = tick_s, tick_s + self.interval_s
+        self._pinged.append((self.nodes.update_s(second), nodes & self._well))
 
     def _write_down(self, second: int, nodes: int) -> None:
         """Without SlurmdTimeout no tick asks well nodes: their newest answer is kept in the record."""
