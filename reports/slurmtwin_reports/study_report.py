@@ -29,6 +29,14 @@ ROWS: Final = 60
 """Lines of a figure; a page says where there are more."""
 
 
+WORDS: Final = {
+    "scale_in_s": "time that a scale-in takes", "pod_hours": "hours of worker pods",
+    "mean_delay_s": "mean wait from the first try", "never_submitted": "jobs never submitted",
+    "left_waiting": "jobs whose user left", "service_missed_hours": "machine-hours that services waited for",
+}  # fmt: skip
+"""Metrics whose names do not speak for themselves."""
+
+
 class StudyFindings:
     """Everything a page or a table of a study shows, computed once from its results."""
 
@@ -217,7 +225,7 @@ def _place(point: Point) -> str:
 def metric_words(metric: str) -> str:
     """`p95_wait_s:1 CPU` -> `95th percentile of wait of 1 CPU`."""
     name, _, group = metric.partition(":")
-    text = name.removesuffix("_s").replace("_", " ").replace("p95", "95th percentile of")
+    text = WORDS.get(name) or name.removesuffix("_s").replace("_", " ").replace("p95", "95th percentile of")
     return f"{text} of {group}" if group else text
 
 
@@ -344,19 +352,24 @@ def _sensitivity(findings: StudyFindings) -> Block | None:
         fit = max(0.0, one["surrogate_r2"])
         lines.append(
             f"{design}: in {one['same_sign']:.0%} of {one['samples']} samples the difference has the sign of its mean, "
-            f"{one['mean']:+.2f} (from {one['low']:+.2f} to {one['high']:+.2f}). The surrogate behind Sobol's indices "
-            f"explains {fit:.0%} of the variance of runs it has not seen"
-            f"{'' if one['sobol_first'] is not None else ', so its indices are left out'}."
+            f"{one['mean']:+.2f} (from {one['low']:+.2f} to {one['high']:+.2f}). The surrogate behind Sobol's indices, "
+            f"a {one['surrogate']}, explains {fit:.0%} of the variance of samples it has not seen"
+            f"{'' if one['sobol_first'] is not None else ', so its indices are left out'}"
+            f"{'' if one.get('chance') is None else _chance(one['chance'])}."
         )
     hint = (
         f"The difference to {findings.reference} in {metric_words(metric)} as a share of the mean of both, -2 to 2, "
         "all uncertain parameters varied together. Effect: what growing the parameter from its low to its high does, "
         "on average; size: the same without sign; bend: large where it acts through others. First and total: Sobol's "
-        "shares of the variance, alone and with all it acts through, of a quadratic surrogate. "
+        "shares of the surrogate's variance, alone and with all it acts through. "
         f"Seeds of a sample: {shown[0]['seeds']}."
     )
     header = ("Design", "Parameter", "Effect", "Size", "Bend", "First", "Total")
     return Block("What it hangs on", hint, table=Table(header, rows), file="sensitivity", lines=lines)
+
+
+def _chance(share: float) -> str:
+    return f"; {share:.0%} of that variance is chance between seeds, which nothing explains"
 
 
 def _means(findings: StudyFindings) -> Block:
@@ -377,7 +390,8 @@ def _rests_on(findings: StudyFindings) -> Block:
     for design in table.designs:
         grade = study.get("grades", {}).get(design)
         if grade:
-            lines.append(f"{design}: grade {grade}, {GRADES.get(grade[:1], 'ungraded')}.")
+            meaning = GRADES.get(grade[:1], "ungraded")
+            lines.append(f"{design}: grade {grade}{'' if grade.endswith(meaning) else f', {meaning}'}.")
     lines += study.get("caveats", [])
     if study.get("warm_up") == "mser-5":
         lines.append("Warm-up is cut by MSER-5 on waits, at the latest place that any design of a pair asks for.")

@@ -7,7 +7,7 @@ logarithm; a place may take a power of it (`workload.generate.gap: -1`: more loa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,8 @@ from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.study_file import Changes, Factor, LoadedStudy, Seeds
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.scenario import Scenario
-from slurmtwin_reports.sensitivity import Sensitivity, morris_samples, sensitivity, spread_samples
-from slurmtwin_reports.study_statistics import StudyTable
+from slurmtwin_reports.sensitivity import Sensitivity, chance_share, morris_samples, sensitivity, spread_samples
+from slurmtwin_reports.study_statistics import Point, StudyTable
 
 if TYPE_CHECKING:
     from slurmtwin_reports.sensitivity import Array
@@ -110,19 +110,33 @@ def run_sensitivity(
             values = [_difference(table, level, study.reference, design, metric) for level in study.factors[0].levels]
             whole = [value for value in values if value is not None]
             if len(whole) == len(values):
-                found.append(_analysed(loaded, walks, spread, whole, design, metric, sampling.seeds))
+                chance = chance_share(_by_seed(table, study.factors[0].levels, study.reference, design, metric))
+                found.append(_analysed(loaded, walks, spread, whole, design, metric, sampling.seeds, chance))
     return campaign, found
 
 
 def _analysed(
-    loaded: LoadedStudy, walks: Array, spread: Array, values: list[float], design: str, metric: str, seeds: int
-) -> Sensitivity:
+    loaded: LoadedStudy, walks: Array, spread: Array, values: list[float], design: str, metric: str, seeds: int,
+    chance: float | None,
+) -> Sensitivity:  # fmt: skip
     import numpy as np
 
     return sensitivity(
         list(loaded.study.uncertain), walks, spread, np.array(values[: len(walks)]), np.array(values[len(walks) :]),
-        design=design, reference=loaded.study.reference, metric=metric, seeds=seeds,
+        design=design, reference=loaded.study.reference, metric=metric, seeds=seeds, chance=chance,
     )  # fmt: skip
+
+
+def _by_seed(table: StudyTable, levels: Iterable[str], reference: str, design: str, metric: str) -> Array:
+    """The difference of each sample (row) at each seed alone (column)."""
+    import numpy as np
+
+    rows = []
+    for level in levels:
+        point = ((SAMPLE, level),)
+        seeds = table.seeds(point, [reference, design])
+        rows.append([_share(*_sums(table, point, reference, design, metric, [seed])) for seed in seeds])
+    return np.array(rows, dtype=np.float64)
 
 
 def _difference(table: StudyTable, level: str, reference: str, design: str, metric: str) -> float | None:
@@ -131,12 +145,18 @@ def _difference(table: StudyTable, level: str, reference: str, design: str, metr
     A share, because waits of an overloaded sample would drown all others.
     """
     point = ((SAMPLE, level),)
-    pairs = [
-        (table.value(point, reference, seed, metric), table.value(point, design, seed, metric))
-        for seed in table.seeds(point, [reference, design])
-    ]
-    whole = [(a, b) for a, b in pairs if a is not None and b is not None]
-    if not whole or len(whole) < len(pairs):
+    seeds = table.seeds(point, [reference, design])
+    if not seeds or any(table.value(point, d, seed, metric) is None for d in (reference, design) for seed in seeds):
         return None
-    one, other = math.fsum(a for a, _ in whole), math.fsum(b for _, b in whole)
+    return _share(*_sums(table, point, reference, design, metric, seeds))
+
+
+def _sums(
+    table: StudyTable, point: Point, reference: str, design: str, metric: str, seeds: Sequence[int]
+) -> tuple[float, float]:
+    one, other = (math.fsum(table.values(point, d, metric, seeds)) for d in (reference, design))
+    return one, other
+
+
+def _share(one: float, other: float) -> float:
     return 2 * (other - one) / (abs(one) + abs(other)) if one or other else 0.0
