@@ -1,6 +1,8 @@
 """The page of a study in Markdown, for the documentation: the same answer, tables and caveats as the HTML page.
 
-Of the comparisons only those of the first metric are told; all of them stand in the CSV files beside the page.
+Of the comparisons only those of the first metric are told; all of them stand in the CSV files beside the page. One run
+of each design is kept with the hash of its events: whoever plays them again learns whether the models still say the
+same.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +20,12 @@ from slurmtwin_reports.pages import Block, Page, Table
 from slurmtwin_reports.study_report import NOWHERE, StudyFindings, metric_words, study_page, write_study_report
 
 LEFT_OUT: Final = ("Means", "Differences")
+PLAYED_AGAIN: Final = "runs.json"
+"""Beside the page: a run of each design, and the command that makes the page again."""
 
 
 def write_kept(folder: Path, findings: StudyFindings, command: str) -> Path:
-    """FOLDER/NAME.md, FOLDER/NAME/page.html, FOLDER/NAME/tables/*.csv, of one set of results; returns the first."""
+    """FOLDER/NAME.md, FOLDER/NAME/{page.html,runs.json,tables/*.csv}, of one set of results; returns the first."""
     name = str(findings.study["name"])
     for table, rows in findings.tables().items():
         columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -30,6 +35,8 @@ def write_kept(folder: Path, findings: StudyFindings, command: str) -> Path:
         writer.writerows({key: f"{v:.6g}" if isinstance(v, float) else v for key, v in row.items()} for row in rows)
         write_atomic(folder / name / "tables" / f"{table}.csv", text.getvalue())
     write_study_report(folder / name / "page.html", findings, command)
+    again = {"again": command, "runs": fullest(findings.table.done)}
+    write_atomic(folder / name / PLAYED_AGAIN, json.dumps(again, indent=1) + "\n")
     target = folder / f"{name}.md"
     write_atomic(target, markdown(study_page(findings, command), findings))
     return target
@@ -39,6 +46,22 @@ def runs_hash(results: Iterable[Mapping[str, Any]]) -> str:
     """Twelve digits that say which runs these are: a study or scenario that has changed has others."""
     keys = "".join(str(result.get("key", "")) for result in results)
     return hashlib.sha256(keys.encode()).hexdigest()[:12]
+
+
+def fullest(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of each design the run with the most events at the first seed: what it was, and the hash of its events.
+
+    The one with the fewest would leave out what the study is about: a level without faults, without waiting.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    done = list(results)
+    first = min((one["seed"] for one in done), default=0)
+    for one in done:
+        known = found.get(one["design"])
+        if one["seed"] == first and (known is None or one.get("events", 0) > known.get("events", 0)):
+            found[one["design"]] = one
+    names = ("key", "design", "levels", "seed", "events", "event_hash")
+    return [{name: one.get(name) for name in names} for one in found.values()]
 
 
 def markdown(page: Page, findings: StudyFindings) -> str:

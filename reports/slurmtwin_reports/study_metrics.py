@@ -124,19 +124,24 @@ def _of_copies(table: JobTable, kept: Sequence[JobRecord], copies: Sequence[JobR
 def _pod_figures(history: History) -> Figures:
     """Of a run in pods, whatever the warm-up: hours that worker pods exist, and how long each shrinking of them took.
 
-    A shrinking lasts from an operator.scale step until the last pod goes before the next step.
+    A shrinking lasts from an operator.scale step until the last pod goes before the next step. Whoever asked for fewer
+    workers wants their machines: service_missed_hours are hours of pods beyond the count that was asked for last.
     """
     made: dict[str, int] = {}
-    held_ns = end = 0
+    held_ns = missed_ns = last_ns = end = 0
+    asked: int | None = None
     steps: list[tuple[int, int]] = []
     for row in history.rows():
         end = max(end, row.t_ns)
         if row.kind == "fault.injected" and fault_of(row).get("kind") == "operator.scale":
+            missed_ns, last_ns = missed_ns + _beyond(made, asked) * (row.t_ns - last_ns), row.t_ns
             steps.append((row.t_ns, 0))
+            asked = int(str(fault_of(row).get("count", 0)))
         elif row.actor == "collector" and row.kind in ("pod.created", "pod.deleted"):
             detail = row.details
             if detail.get("app") != "slurmd":
                 continue
+            missed_ns, last_ns = missed_ns + _beyond(made, asked) * (row.t_ns - last_ns), row.t_ns
             uid = str(row.pod_uid or detail.get("pod"))
             if row.kind == "pod.created":
                 made[uid] = row.t_ns
@@ -146,11 +151,19 @@ def _pod_figures(history: History) -> Figures:
                     steps[-1] = (steps[-1][0], row.t_ns - steps[-1][0])
     if not held_ns and not made:
         return {}
-    out = {"pod_hours": (held_ns + sum(end - since for since in made.values())) / HOUR_NS}
+    missed_ns += _beyond(made, asked) * (end - last_ns)
+    out = {
+        "pod_hours": (held_ns + sum(end - since for since in made.values())) / HOUR_NS,
+        "service_missed_hours": missed_ns / HOUR_NS,
+    }
     shrinking = [took for _, took in steps if took]
     if shrinking:
         out["scale_in_s"] = sum(shrinking) / len(shrinking) / 1e9
     return out
+
+
+def _beyond(made: dict[str, int], asked: int | None) -> int:
+    return 0 if asked is None else max(0, len(made) - asked)
 
 
 def _waits(records: Iterable[JobRecord], suffix: str) -> Figures:

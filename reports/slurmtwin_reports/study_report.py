@@ -108,7 +108,7 @@ def study_page(findings: StudyFindings, command: str = "") -> Page:
         (f"{sum(d.stands for d in findings.differences)} of {len(findings.differences)}", "differences stand"),
     ]  # fmt: skip
     if gains:
-        tiles.append((f"{sorted(gains)[len(gains) // 2]:.2g} ×", "variance saved by equal jobs, median"))
+        tiles.append((f"{number(float(f'{sorted(gains)[len(gains) // 2]:.2g}'))} ×", "variance saved by equal jobs, median"))
     if table.failed:
         tiles.append((str(table.failed), "runs failed"))
     blocks = [
@@ -181,6 +181,7 @@ def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Seq
         f"{shown[1]}; the difference is {_value(largest.metric, largest.difference.mean)} ± "
         f"{_value(largest.metric, largest.difference.half or 0.0)}."
     )
+    text = f"{_sizes(standing)} {text}"
     if findings.study.get("crossing") == "one-at-a-time" and len(findings.table.points) > 1:
         text = f"{_at_base(findings, first)} {text}"
     every = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.value is not None]
@@ -192,6 +193,16 @@ def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Seq
         one = starts[0]
         text += f" Up to {one.factor} = {one.equal_to:g} they are equal, beyond it {one.better_beyond} is better."
     return text
+
+
+def _sizes(standing: Sequence[Difference]) -> str:
+    """How large the differences of each design are where they stand: what stands may be small all the same."""
+    said = []
+    for name in dict.fromkeys(d.design for d in standing):
+        sizes = sorted((d.difference.mean for d in standing if d.design == name), key=abs)
+        ends = list(dict.fromkeys(_value(standing[0].metric, size) for size in (sizes[0], sizes[-1])))
+        said.append(f"{name} {' to '.join(ends)}")
+    return f"Where they stand, differences are: {', '.join(said)}."
 
 
 def _at_base(findings: StudyFindings, first: Sequence[Difference]) -> str:

@@ -243,7 +243,8 @@ def _break_even(
         c for _ in range(500)
         if (c := crossing(levels, data[:, draw.integers(0, len(seeds), len(seeds))].mean(axis=1).tolist())) is not None
     ]  # fmt: skip
-    better = design if (float(data[0].mean()) > 0) == more_is_better(metric) else reference
+    first = next(mean for mean in data.mean(axis=1).tolist() if mean)
+    better = design if (first > 0) == more_is_better(metric) else reference
     if len(found) < 450:
         return BreakEven(factor, others, design, metric, value, better_below=better)
     low, high = (float(v) for v in np.percentile(found, [2.5, 97.5]))

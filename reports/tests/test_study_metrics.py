@@ -104,19 +104,21 @@ def test_mser5_keeps_a_settled_series_whole() -> None:
 
 def test_hours_of_worker_pods_and_the_length_of_each_shrinking() -> None:
     """Two pods from 0 s; one goes 30 s after a scale-in at 60 s, the other stays to the end at 3600 s; the next
-    scaling ends nothing, and a pod that is not a worker counts for nothing."""
+    scaling, at 3000 s, asks for its machine in vain. A pod that is not a worker counts for nothing."""
 
     def pod(at: int, kind: Kind, name: str, app: str = "slurmd") -> Event:
         return Event(at * S, kind, "collector", detail=f'{{"app":"{app}","pod":"s/{name}"}}', pod_uid=name)
 
-    def scale(at: int) -> Event:
-        return Event(at * S, Kind.FAULT_INJECTED, "fault", detail='{"fault":{"kind":"operator.scale"}}')
+    def scale(at: int, count: int) -> Event:
+        fault = f'{{"fault":{{"kind":"operator.scale","count":{count}}}}}'
+        return Event(at * S, Kind.FAULT_INJECTED, "fault", detail=fault)
 
     rows = [
         pod(0, Kind.POD_CREATED, "a"), pod(0, Kind.POD_CREATED, "b"), pod(0, Kind.POD_CREATED, "c", "slurmctld"),
-        scale(60), pod(90, Kind.POD_DELETED, "b"), scale(200),
+        scale(60, 1), pod(90, Kind.POD_DELETED, "b"), scale(3000, 0),
     ]  # fmt: skip
     found = run_figures(_history([(0, 0, 3600)], rows), "none")["figures"]["0"]
     assert found["pod_hours"] == pytest.approx(1 + 90 / 3600)
     assert found["scale_in_s"] == 30
+    assert found["service_missed_hours"] == pytest.approx((30 + 600) / 3600)
     assert "pod_hours" not in run_figures(_history([(0, 0, 10)]), "none")["figures"]["0"]

@@ -1,4 +1,4 @@
-"""The reference pages of the docs, generated from the code: commands, scenario and study keys, events, settings."""
+"""The reference pages of the docs, generated from the code: commands, keys of scenarios and studies, events, models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,37 @@ def pages() -> dict[str, str]:
         "study.md": _schema("Study files", Study.model_json_schema(by_alias=True)),
         "events.md": _events(),
         "settings.md": _settings(),
+        "mechanisms.md": _mechanisms(),
     }
+
+
+MECHANISMS = {
+    "slurmctld": "Slurm's controller", "slurmd": "Slurm's node daemon", "slurmdbd": "Slurm's accounting daemon",
+    "slurm_pods": "Slurm's daemons in containers", "kubelet": "A machine: kubelet and container runtime",
+    "kube_scheduler": "Kubernetes' scheduler", "controllers": "Kubernetes' controllers",
+    "api_server": "API server, watches and caches", "autoscaler": "Autoscalers",
+}  # fmt: skip
+"""Room of slurmtwin.models -> what it is."""
+
+
+def _mechanisms() -> str:
+    """What each model does and where its rules were read: the text that its own file begins with."""
+    import ast
+
+    from slurmtwin import models
+
+    intro = (
+        "Each model in its own words, with the source of its rules. How far each was compared with the real thing is "
+        "told in {doc}`../fidelity` and, for Slurm rule by rule, in {doc}`../rules`."
+    )
+    out = ["# Mechanisms", "", intro, ""]
+    for room, title in MECHANISMS.items():
+        out += [f"## {title}", ""]
+        for path in sorted((Path(next(iter(models.__path__))) / room).rglob("*.py")):
+            said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+            if said and path.name != "__init__.py":
+                out += [f"### {path.stem.replace('_', ' ')}", "", "```text", said, "```", ""]
+    return "\n".join(out)
 
 
 def _settings() -> str:

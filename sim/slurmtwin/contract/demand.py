@@ -27,6 +27,7 @@ class Services(Strict):
     """
 
     machines: int = Field(ge=1, le=1024, description="in all; the worker pods are those that services do not want")
+    lends: bool = Field(True, description="false: services keep machines of their own, worker pods stay as many")
     low: float = Field(ge=0, description="requests per second at the quietest time")
     high: float = Field(gt=0, description="requests per second at the peak")
     peak: DurationNs = Field(description="the peak's time of day; a run begins at midnight")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def with_services(scenario: Scenario, seed: int) -> Scenario:
     """The scenario with what its services take and give back written out as steps, in order of time."""
     services, pods = scenario.workload.services, scenario.pods
-    if services is None:
+    if services is None or not services.lends:
         return scenario
     begin = pods.replicas if pods is not None and pods.replicas is not None else services.machines
     steps = scale_steps(services, begin, seed)

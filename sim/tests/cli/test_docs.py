@@ -13,7 +13,7 @@ import pytest
 
 from slurmtwin.campaign.study_file import Study
 from slurmtwin.cli.main import COMMANDS
-from slurmtwin.cli.reference import pages
+from slurmtwin.cli.reference import MECHANISMS, pages
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.contract.yaml_file import load_yaml, plain
@@ -50,6 +50,14 @@ def test_a_tutorial_runs_as_it_stands(name: str, tmp_path: Path) -> None:
     assert ran >= 2
 
 
+def models_rooms() -> list[str]:
+    """Packages of models: a new one has its title on the page of mechanisms."""
+    import slurmtwin.models as models
+
+    root = Path(next(iter(models.__path__)))
+    return sorted(p.name for p in root.iterdir() if p.is_dir() and (p / "__init__.py").exists())
+
+
 def test_the_reference_names_every_command_key_and_kind() -> None:
     """It is generated: what is missing there is missing in the code's own words."""
     found = pages()
@@ -57,6 +65,9 @@ def test_the_reference_names_every_command_key_and_kind() -> None:
         assert f"## {command}\n" in found["commands.md"]
     for key, field in Scenario.model_fields.items():
         assert f"| `{field.alias or key}` |" in found["scenario.md"]
+    for room in models_rooms():
+        assert room in MECHANISMS
+    assert "\n### back off\n" in found["mechanisms.md"]
     for kind in Kind:
         assert f"| `{kind.value}` |" in found["events.md"]
 

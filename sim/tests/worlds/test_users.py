@@ -126,7 +126,7 @@ def test_steps_change_something_and_never_ask_for_more_than_there_is(
 
 
 def test_services_join_the_faults_of_the_scenario() -> None:
-    """In order of time, and a scenario without services is the same object."""
+    """In order of time; where they lend nothing no step is made, and without services it is the same object."""
     document: dict[str, Any] = {
         "schema": "slurmtwin/scenario/1", "name": "case", "slurm": {"nodes": [{"NodeName": "w-[0-7]", "CPUs": 1}]},
         "pods": {"operator": "slinky"}, "workload": {"services": DAY_AND_NIGHT},
@@ -136,5 +136,8 @@ def test_services_join_the_faults_of_the_scenario() -> None:
     at = [fault.at for fault in scenario.faults]
     assert at == sorted(at)
     assert {fault.kind for fault in scenario.faults} == {"operator.scale", "operator.update"}
+    services: dict[str, Any] = {**DAY_AND_NIGHT, "lends": False}
+    kept = with_services(Scenario.model_validate({**document, "workload": {"services": services}}), 1)
+    assert {fault.kind for fault in kept.faults} == {"operator.update"}
     plain = Scenario.model_validate({**document, "workload": {}})
     assert with_services(plain, 1) is plain
