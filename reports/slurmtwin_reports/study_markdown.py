@@ -22,6 +22,8 @@ from slurmtwin_reports.study_report import NOWHERE, StudyFindings, metric_words,
 LEFT_OUT: Final = ("Means", "Differences")
 PLAYED_AGAIN: Final = "runs.json"
 """Beside the page: a run of each design, and the command that makes the page again."""
+EARLIER: Final = "*Made with earlier models; the line at the end makes it anew.*"
+"""Stands in a page whose runs have other events today, until it is made anew. A test holds page and runs to it."""
 
 
 def write_kept(folder: Path, findings: StudyFindings, command: str) -> Path:

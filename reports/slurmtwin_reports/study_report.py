@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,7 +108,9 @@ def study_page(findings: StudyFindings, command: str = "") -> Page:
         (f"{sum(d.stands for d in findings.differences)} of {len(findings.differences)}", "differences stand"),
     ]  # fmt: skip
     if gains:
-        tiles.append((f"{number(float(f'{sorted(gains)[len(gains) // 2]:.2g}'))} ×", "variance saved by equal jobs, median"))
+        tiles.append(
+            (f"{number(float(f'{sorted(gains)[len(gains) // 2]:.2g}'))} ×", "variance saved by equal jobs, median")
+        )
     if table.failed:
         tiles.append((str(table.failed), "runs failed"))
     blocks = [
@@ -138,10 +140,24 @@ def _answer(
         f"{name} is better than {findings.reference} at {ups} of {points} points, worse at {downs}"
         for name, (ups, downs) in turning.items()
     ]
-    text = f"{'; '.join(said)}, in {metric}"
+    text = f"{'; '.join(said)}, in {metric}{_prices(findings, better)}"
     if turning:
         return f"It depends: {text}", "hold", "turns"
     return text, "good" if len(standing) == len(first) else "hold", "stands"
+
+
+def _prices(findings: StudyFindings, better: Iterable[str]) -> str:
+    """What designs that are better in the first metric pay in others: where they are worse, and nowhere better."""
+    said = []
+    for name in better:
+        paid = []
+        for metric in findings.metrics[1:]:
+            stands = [d for d in findings.differences if (d.design, d.metric) == (name, metric) and d.stands]
+            if stands and not any(map(_is_better, stands)):
+                paid.append(metric_words(metric))
+        if paid:
+            said.append(f"; {name} pays in {listed(paid)}")
+    return "".join(said)
 
 
 def _sides(

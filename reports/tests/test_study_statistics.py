@@ -151,6 +151,18 @@ def test_designs_that_differ_in_opposite_ways_do_not_turn() -> None:
     assert page.answer == "b is better than a at every point; c is worse than a at every point, in mean wait"
 
 
+def test_what_a_better_design_pays_stands_beside_it() -> None:
+    """b waits less and loses more: the answer says both; a metric in which nothing stands is not named."""
+    rows = []
+    for place, row in enumerate(_study(lambda _: -20.0)):
+        more = {"lost_core_hours": 5.0 * (row["design"] == "b") + place % 7, "requeues": float(place % 5)}
+        rows.append({**row, "figures": {cut: {**figures, **more} for cut, figures in row["figures"].items()}})
+    metrics = ["mean_wait_s", "lost_core_hours", "requeues"]
+    study = {"name": "try", "question": "Which?", "designs": {"a": {}, "b": {}}, "metrics": metrics}
+    page = study_page(StudyFindings(study, rows))
+    assert page.answer == "b is better than a at every point, in mean wait; b pays in lost core hours"
+
+
 def test_a_turn_without_an_interval_is_not_told_first() -> None:
     """A difference that is noise around nothing passes 0 somewhere; the lede says nothing of where."""
     rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from slurmtwin.campaign.case_run import run_case
 from slurmtwin.campaign.cases import Case, cases, run_options, scenario_of
 from slurmtwin.campaign.study_file import LoadedStudy, load_study
 from slurmtwin.cli.design_commands import GRADES
-from slurmtwin_reports.study_markdown import runs_hash
+from slurmtwin.models.slurmctld.requeue import Requeues
+from slurmtwin_reports.study_markdown import EARLIER, PLAYED_AGAIN, runs_hash
 from slurmtwin_reports.study_report import StudyFindings
 
 FOLDER = Path(__file__).parents[3] / "scenarios/studies"
@@ -49,6 +51,52 @@ def test_a_kept_page_is_of_the_runs_that_its_study_asks_for_today(page: Path) ->
     wanted = cases(load_study(FOLDER / f"{page.stem}.yaml"), int(seeds))
     assert f"from runs {runs_hash({'key': case.key} for case in wanted)};" in text
     assert (KEPT / page.stem / "page.html").stat().st_size < 1_000_000
+
+
+def _stale(page: Path) -> list[str]:
+    """What of a kept page's runs comes out otherwise today, each with the command that makes the page again."""
+    place = KEPT / page.stem / PLAYED_AGAIN
+    if not place.exists():
+        return ["no run of it was kept"]
+    kept = json.loads(place.read_text(encoding="utf-8"))
+    loaded = load_study(FOLDER / f"{page.stem}.yaml")
+    every = {case.key: case for case in cases(loaded, max(run["seed"] for run in kept["runs"]))}
+    assert {run["design"] for run in kept["runs"]} == set(loaded.study.designs)
+    found = []
+    for run in kept["runs"]:
+        what = f"{run['design']} {run['levels']} seed {run['seed']}"
+        case = every.get(run["key"])
+        if case is None:
+            found.append(f"{what} is no run of the study; again: {kept['again']}")
+        elif run_case(loaded, case).get("event_hash") != run["event_hash"]:
+            found.append(f"{what} has other events today; again: {kept['again']}")
+    return found
+
+
+@pytest.mark.parametrize("page", sorted(KEPT.glob("*.md")), ids=lambda page: page.stem)
+def test_a_kept_page_is_of_the_models_of_today(page: Path) -> None:
+    """A run of each design has the events that it had when the page was made; else the page says that it is older.
+
+    Red: make the page again with the command that is told, or put EARLIER below its second line. A page that says so
+    and is of today is red too.
+    """
+    found = _stale(page)
+    assert (EARLIER in page.read_text(encoding="utf-8")) == bool(found), found
+
+
+def test_a_model_that_changed_makes_a_page_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a requeued job is held for a second more; the command that renews the page is named."""
+    page = KEPT / "oom-and-exclusive-nodes.md"
+    begin = Requeues.__init__
+
+    def later(self: Requeues, *arguments: Any) -> None:
+        begin(self, *arguments)
+        self._hold_s += 1
+
+    monkeypatch.setattr(Requeues, "__init__", later)
+    found = _stale(page)
+    assert found
+    assert "slurmtwin study scenarios/studies/oom-and-exclusive-nodes.yaml" in found[0]
 
 
 @pytest.mark.slow
