@@ -7,6 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from bridge_cluster import run_bridged
 from pod_cluster import PodRun, run_pods
 
 from slurmtwin.contract.clock import SECOND
@@ -14,6 +15,9 @@ from slurmtwin.engine.event_sink import EventSink
 
 COUNTS = (4240, 9131, 1520)
 """(rows, events of the engine, changes at the server) of 300 pods on 10 nodes: they move when the models do."""
+
+BRIDGED = (4374, 18670, 2320, 0)
+"""(rows, events of the engine, changes at the server, pods left) of 200 pods under slurm-bridge on 40 nodes."""
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +28,12 @@ def small() -> PodRun:
 def test_the_number_of_events_of_a_pod_is_what_it_was(small: PodRun) -> None:
     """More events for the same pods is a slower twin on any machine."""
     assert (small.rows, small.engine_events, small.writes) == COUNTS
+
+
+def test_the_number_of_events_of_a_bridged_pod_is_what_it_was() -> None:
+    """The same under slurm-bridge, slurmctld and the bridge included; no pod is left, and no row is missing."""
+    run = run_bridged(200, 40, run_ns=2 * SECOND)
+    assert (run.rows, run.engine_events, run.writes, run.left) == BRIDGED
 
 
 def test_every_pod_comes_and_goes(small: PodRun) -> None:
@@ -58,3 +68,12 @@ def test_states_per_second(figures: dict[str, float]) -> None:
     figures["states/s"] = round(best.states_per_s)
     figures["facts/s"] = round(best.facts_per_s)
     figures["us a pod"] = round(1e6 * best.cpu_s / best.pods)
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(1800)
+def test_transitions_per_second_under_slurm_bridge(figures: dict[str, float]) -> None:
+    """20,000 pods, one external job each, on 1,000 nodes: CPU time, best of three (bar: 20,000 transitions/s)."""
+    best = min((run_bridged(20_000, 1000) for _ in range(3)), key=lambda run: run.cpu_s)
+    figures["bridged transitions/s"] = round(best.states_per_s)
+    figures["us a bridged pod"] = round(1e6 * best.cpu_s / best.pods)

@@ -83,7 +83,7 @@ def test_spans_are_near_within_a_second_and_never_is_near_never_alone() -> None:
 def test_every_cell_has_numbers_or_a_reason_and_fifteen_are_confirmed(card: Card, kept: dict[str, CellTimes]) -> None:
     """Ten events of seven designs; a confirmed cell names a recording and has spans of the twin from its start."""
     told = lines(card, kept, RECORDINGS)
-    assert len(told) == len(card.events) * len(card.columns) == 70
+    assert len(told) == len(card.events) * len(card.columns) == 80
     assert all(bool(line.twin) != bool(line.cell.reason) for line in told)
     assert summary(told)["confirmed by recordings"] >= 15
     assert summary(told)["of these under the cell's own settings"] >= 8

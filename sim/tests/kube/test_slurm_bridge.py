@@ -157,6 +157,24 @@ def test_a_cordon_drains_the_slurm_node_and_its_end_resumes_it() -> None:
     assert at(rows, Kind.POD_SCHEDULED, app="web", node="worker3")
 
 
+def test_a_pending_job_that_names_a_deleted_node_cannot_be_changed_and_still_runs() -> None:
+    """update_job() refuses it, which is an error of each attempt; Slurm starts it on a node that is left."""
+    rows = play(
+        [
+            {"name": "first", "at": "10s", "count": 2, "run": "60s"},
+            {"name": "last", "at": "20s", "run": "10s"},
+        ],
+        nodes=3,
+        faults=[
+            {"at": "5s", "kind": "kube_node.cordon", "target": "worker4"},
+            {"at": "40s", "kind": "node.delete", "target": "worker4"},
+        ],
+    )
+    assert at(rows, Kind.NODE_DELETED, node="worker4")
+    assert at(rows, Kind.JOB_STARTED, job=FIRST + 2)[0] > at(rows, Kind.JOB_ENDED, job=FIRST)[0]
+    assert at(rows, Kind.POD_SCHEDULED, app="last")[0] < at(rows, Kind.JOB_STARTED, job=FIRST + 2)[0] + 12
+
+
 def test_jobs_of_users_do_not_run_on_nodes_without_slurmd() -> None:
     """State=EXTERNAL is for external jobs alone (select_nodes())."""
     rows = play([], workload={"jobs": [{"id": 1, "submit": "10s", "run": "5s"}]})

@@ -82,6 +82,8 @@ class Bridge:
         """The Slurm node whose slurmd is this pod, where nodes have one: it is bridged from now on."""
         if not self._slurmd_nodes or pod.meta.labels.get("app") != "slurmd":
             return ""
+        if self._names.get(pod.spec.node_name, pod.meta.name) < pod.meta.name:
+            return ""  # the label of a machine names one Slurm node: of several the first
         self._names[pod.spec.node_name] = pod.meta.name
         if self.node_controller is not None:
             self.node_controller.look(pod.spec.node_name)

@@ -48,6 +48,7 @@ class Nodes:
 
     def bridge(self, kube: str, slurm: str) -> None:
         """The node is known to Slurm under that name."""
+        self.kube_names.pop(self.slurm_names.get(kube, ""), None)
         self.slurm_names[kube] = slurm
         self.kube_names[slurm] = kube
         self._texts.clear()

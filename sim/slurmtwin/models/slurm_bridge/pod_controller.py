@@ -187,7 +187,7 @@ class PodController:
         slurm_id = marks.job_of(pod)
         others = self._of_job.get(slurm_id, {})
         live = any(p is not None and not p.finished for p in (self.pods.get(key) for key in others))
-        if not slurm_id or live:
+        if not slurm_id or live or not self.rest.is_open(slurm_id):
             self._release(pod, finished, True)
             return
 

@@ -23,13 +23,37 @@ class BridgeQueue(SchedulingQueue):
         super().__init__(clock, defaults, ready)
         self._backing: list[tuple[int, int, int, int, Waiting]] = []
         self._serial = 0
+        self._flush_ns = 0
+        """When those whose back-off is over are looked for next; 0: nobody backs off."""
 
     def _back_off(self, found: Waiting) -> None:
-        super()._back_off(found)
-        if found.state == "backoff":
-            self._serial += 1
-            mark = (found.due_ns, -found.pod.spec.priority, found.added_ns, self._serial, found)
-            heappush(self._backing, mark)
+        if found.due_ns <= self._clock.now_ns:
+            self._activate(found)
+            return
+        found.state = "backoff"
+        self._serial += 1
+        heappush(self._backing, (found.due_ns, -found.pod.spec.priority, found.added_ns, self._serial, found))
+        self._arm(found.due_ns)
+        if self._defaults.pops_back_off:
+            self._ready()
+
+    def _arm(self, due_ns: int) -> None:
+        """flushBackoffQCompleted(), which is once a second where the queue may be popped before (backoff_queue.go)."""
+        at_ns = due_ns + -due_ns % SECOND if self._defaults.pops_back_off else due_ns
+        if not self._flush_ns or at_ns < self._flush_ns:
+            self._flush_ns = at_ns
+            self._clock.call_at(at_ns, self._flush, at_ns)
+
+    def _flush(self, at_ns: int) -> None:
+        if at_ns != self._flush_ns:
+            return
+        self._flush_ns = 0
+        while (found := self._soonest()) is not None:
+            if found.due_ns > at_ns:
+                self._arm(found.due_ns)
+                return
+            heappop(self._backing)
+            self._activate(found)
 
     def _soonest(self) -> Waiting | None:
         """Who backs off and would be over first."""

@@ -117,31 +117,41 @@ class BridgeRest:
         job = ctld.jobs.get(slurm_id) if ctld is not None else None
         return job.id if job is not None else None
 
+    @property
+    def next_number(self) -> int:
+        """The workload's number of the next external job."""
+        return EXTERNAL_JOBS + self.submitted + 1
+
     # writes, at slurmctld
 
     def submit(self, ctld: Slurmctld, request: JobRequest, pods: tuple[str, ...]) -> int:
-        """POST job/submit with the flag EXTERNAL_JOB: Slurm's number; 0: refused."""
+        """POST job/submit with the flag EXTERNAL_JOB: Slurm's number; 0: refused. request.job_id is next_number."""
         self.submitted += 1
         lifecycle = ctld.lifecycle
         assert isinstance(lifecycle, Lifecycle)
-        number = EXTERNAL_JOBS + self.submitted
-        request = replace(request, job_id=number, submit_ns=self._cluster.env.now_ns)
         job: Job | None = lifecycle.submission.submit(request)
         if job is None:
             return 0
         job.comment = ",".join(pods)
-        self._slurm_ids[number] = job.slurm_id
+        self._slurm_ids[request.job_id] = job.slurm_id
         for pod in pods:
             self._of_pod.setdefault(pod, []).append(job.slurm_id)
         return job.slurm_id
 
-    def update(self, ctld: Slurmctld, slurm_id: int, request: JobRequest) -> bool:
-        """POST job/ID with the nodes that will do now; False: it is pending no more."""
+    def update(self, ctld: Slurmctld, slurm_id: int, names: str) -> bool | None:
+        """POST job/ID with the nodes that will do now; False: it is pending no more; None: refused.
+
+        update_job() reads the old list anew first, and refuses any change where a node of it is gone.
+        """
         job = ctld.jobs.get(slurm_id)
         if job is None or not job.pending:
             return False
-        if job.request.nodelist != request.nodelist:
-            job.request = replace(job.request, nodelist=request.nodelist)
+        try:
+            ctld.nodes.named(job.request.nodelist)
+        except KeyError:
+            return None
+        if job.request.nodelist != names:
+            job.request = replace(job.request, nodelist=names)
             job.demand = None
             ctld.schedulers.queue_pass()
         return True

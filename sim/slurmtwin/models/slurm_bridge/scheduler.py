@@ -160,8 +160,8 @@ class BridgeScheduler:
     def _over(self) -> None:
         """The next pod's turn."""
         self._busy = False
-        if len(self.queue):
-            self._wake()
+        if len(self.queue) and not self._woken:
+            self._cycle(None)
 
     def _see(self, found: Waiting, ctld: Slurmctld) -> _Seen:
         rest, pod = self.rest, found.pod
@@ -169,7 +169,7 @@ class BridgeScheduler:
         own = marks.job_of(pod)
         if named is not None and own:
             own = named.slurm_id  # validatePodToJob() puts the label right
-        job = rest.read(ctld, own)
+        job = named if named is not None and own == named.slurm_id else rest.read(ctld, own)
         return _Seen(named, None if job is None or job.state in GONE else job)
 
     def _seen(self, found: Waiting, seen: _Seen | None) -> None:
@@ -296,24 +296,23 @@ class BridgeScheduler:
         if count < len(pods):
             self.rest.call(self.clock, calls - 1, _nothing, lambda _: self._unschedulable(found))
             return
-        request = _request(found.pod, pods, names)
-        keys = tuple(pod.meta.key for pod in pods)
-        self.rest.call(
-            self.clock, calls, partial(self._submit, found, request, keys), partial(self._asked, found, pods)
-        )
+        submit = partial(self._submit, found, pods, names)
+        self.rest.call(self.clock, calls, submit, partial(self._asked, found, pods))
 
-    def _submit(self, found: Waiting, request: JobRequest, keys: tuple[str, ...], ctld: Slurmctld) -> int:
-        """Slurm's number of a job that is pending; 0: refused; -1: it has just got nodes, or ended."""
+    def _submit(self, found: Waiting, pods: list[Pod], names: str, ctld: Slurmctld) -> int:
+        """Slurm's number of a job that is pending; 0: refused; -1: it has just got nodes, or ended; -2: an error."""
         rest, pod = self.rest, found.pod
         job = rest.read(ctld, marks.job_of(pod))
         if job is None or job.state in GONE:
-            slurm_id = rest.submit(ctld, request, keys)
-            self.bridge.tell("SubmitJob", pod.meta.key, rest.number(slurm_id))
+            request = _request(pod, pods, names, rest.next_number, self.clock.now_ns)
+            slurm_id = rest.submit(ctld, request, tuple(pod.meta.key for pod in pods))
+            self.bridge.tell("SubmitJob", pod.meta.key, request.job_id if slurm_id else None)
             return slurm_id
-        return job.slurm_id if not job.nodes and rest.update(ctld, job.slurm_id, request) else -1
+        done = False if job.nodes else rest.update(ctld, job.slurm_id, names)
+        return -2 if done is None else job.slurm_id if done else -1
 
     def _asked(self, found: Waiting, pods: list[Pod], slurm_id: int | None) -> None:
-        if slurm_id is None:
+        if slurm_id is None or slurm_id == -2:
             self._error(found)
             return
         if slurm_id == 0:  # "Requested node configuration is not available": unschedulable until something changes
@@ -352,8 +351,10 @@ class BridgeScheduler:
 
 
 def _matters(verb: str, pod: Pod) -> bool:
-    """What a kubelet says of a pod that runs changes no attempt."""
-    return verb == DELETED or pod.status.phase != "Running"
+    """What a kubelet says of a pod that runs changes no attempt, nor does what comes after its end."""
+    if pod.status.phase == "Running":
+        return verb == DELETED
+    return verb == DELETED or not pod.finished or bool(pod.meta.finalizers) or pod.spec.scheduler != marks.SCHEDULER
 
 
 def _nothing(_ctld: Slurmctld) -> bool:
@@ -361,14 +362,14 @@ def _nothing(_ctld: Slurmctld) -> bool:
     return True
 
 
-def _request(pod: Pod, pods: list[Pod], names: str) -> JobRequest:
+def _request(pod: Pod, pods: list[Pod], names: str, number: int, now_ns: int) -> JobRequest:
     """The external job of these pods (internal/utils/slurmjobir, slurmcontrol.go submitJob())."""
-    cpu = max(requests_of(p)[0] for p in pods)
-    memory = max(requests_of(p)[1] for p in pods)
+    asked = [requests_of(p) for p in pods]
+    cpu, memory = max(a[0] for a in asked), max(a[1] for a in asked)
     notes = pod.meta.annotations
     limit = notes.get(marks.TIME_LIMIT)
     return JobRequest(
-        job_id=0, submit_ns=0, run_ns=None, external=True, nodes_min=len(pods), nodes_max=len(pods),
+        job_id=number, submit_ns=now_ns, run_ns=None, external=True, nodes_min=len(pods), nodes_max=len(pods),
         ntasks_per_node=1, cpus_per_task=-(-cpu // 1000) or None, mem_per_node_mib=memory // MIB or None,
         limit_ns=parse_slurm_time(limit) if limit else None, partition=notes.get(marks.PARTITION, ""),
         exclusive="" if notes.get(marks.EXCLUSIVE) == "false" else "node", nodelist=names,
