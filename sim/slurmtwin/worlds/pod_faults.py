@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurmtwin.contract.cluster_faults import ClusterFault
     from slurmtwin.engine.environment import Environment
     from slurmtwin.models.api_server.server import ApiServer
+    from slurmtwin.models.controllers.assemble import ControlPlane
     from slurmtwin.models.kubelet.machine import Machine
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram
@@ -110,6 +111,8 @@ class ClusterFaults:
         """State directory, slurm.conf and database, once they are there."""
         self.look: Callable[[], None] | None = None
         """Tells the observer that somebody is reached who was not, or the other way round."""
+        self.plane: ControlPlane | None = None
+        """Controllers and kube-scheduler, once they are there."""
         self.operator_cut = False
         self.rest_cut = False
         """No packet reaches the operator, or slurmrestd."""
@@ -317,12 +320,14 @@ class ClusterFaults:
 
     def _pause_all(self) -> Callable[[], None]:
         """Every machine of the cluster stands still, its control plane as well."""
-        self._server.stop()
+        assert self.plane is not None
+        plane = self.plane
+        plane.freeze()
         for machine in self._machines.values():
             machine.pause()
 
         def clear() -> None:
-            self._server.start()
+            plane.thaw()
             for machine in self._machines.values():
                 machine.unpause()
 

@@ -351,6 +351,7 @@ class KubePart:
             streams.uniform_ns("api_server.back", *API_BACK_NS),
             self.bridge.bridge if self.bridge else self.operator.operator if self.operator else None,
         )  # fmt: skip
+        self.faults.plane = self.plane
 
     def _nodes(self) -> list[KubeNode]:
         return pod_objects.kube_nodes(self._cluster)

@@ -161,6 +161,19 @@ def test_every_row_of_a_cluster_names_it_and_its_causes_are_its_own() -> None:
     assert nodes == {"a-0", "b-0", "b-1"}
 
 
+def test_a_frozen_cluster_says_nothing_until_it_goes_on() -> None:
+    """Neither its daemons nor its control plane; then it answers, and its job ends."""
+    document = shipped("x83-cluster-lost").model_dump(mode="json", by_alias=True)
+    document["faults"][0] |= {"lasts": "80s", "within": "0s"}
+    document["workload"]["dispatch"]["lost_after"] = "0s"
+    document["budget"]["max_time"] = "200s"
+    rows = played(Scenario.model_validate(document)).kept or []
+    frozen = [row for row in rows if row.cluster == "a" and 20 * SECOND < row.t_ns < 100 * SECOND]
+    assert {row.actor for row in frozen} <= {"dispatcher", "observer"}
+    later = {row.kind for row in rows if row.cluster == "a" and row.t_ns >= 100 * SECOND}
+    assert {Kind.JOB_ENDED, Kind.CLIENT_ANSWERED} <= later
+
+
 def test_causes_point_at_their_rows_in_one_table() -> None:
     """However the tables interleave."""
 

@@ -45,6 +45,16 @@ class ControlPlane:
         self.manager.start()
         self.scheduler.start()
 
+    def freeze(self) -> None:
+        """Their machine stands still."""
+        self.manager.clock.freeze()
+        self.scheduler.clock.freeze()
+
+    def thaw(self) -> None:
+        """It goes on: what fell due meanwhile happens now."""
+        self.manager.clock.thaw()
+        self.scheduler.clock.thaw()
+
 
 def control_plane(
     env: Environment, server: ApiServer, defaults: ControlPlaneDefaults, streams: RandomStreams,
