@@ -136,6 +136,14 @@ def test_a_backup_ends_an_outage_that_a_restart_leaves_open() -> None:
     assert 60 <= backed["submission_downtime_s"] <= 200
 
 
+def test_users_who_come_back_wait_for_an_outage_that_others_never_see() -> None:
+    """Half an hour without slurmctld: who leaves is in no wait, who comes back waits longer than with a backup."""
+    leave, back = (_figures("ha-of-slurmctld", "restarted", users=users) for users in ("leave", "come-back"))
+    assert leave["never_submitted"] > 0 == back["never_submitted"]
+    assert back["mean_delay_s"] > leave["mean_delay_s"]
+    assert back["mean_delay_s"] > _figures("ha-of-slurmctld", "with-backup")["mean_delay_s"]
+
+
 def test_without_a_drain_a_scale_in_loses_work() -> None:
     """At once: jobs are requeued, and what they had computed is lost. After a drain nothing is."""
     drained = _figures("scale-in-and-deadlines", "by-deadline")
