@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.manifests import pod_of
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore
-from slurmtwin.adapters.views import LOCK
+from slurmtwin.adapters.views import LOCK, NODE_SET
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
@@ -42,7 +42,6 @@ RESTART_NS: Final = 2 * SECOND
 """The kubelet starts the operator's container again."""
 HASH: Final = f"{GROUP}/hash"
 _POLICY: Final = Policy()
-NODE_SET: Final = f"{GROUP}/nodeset"
 FINALIZER: Final = f"{GROUP}/operator"
 Done = Callable[[str], None]
 """Called with "" or the error of an action."""
@@ -233,6 +232,8 @@ class _Process:
             self._queue.add_after(new.meta.key, self._carrying.gather_ns)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        for views in self._views.values():
+            views.pod_changed(old, new)
         pod = new or old
         assert pod is not None
         name = pod.meta.labels.get(NODE_SET)
@@ -240,6 +241,8 @@ class _Process:
             self._queue.add_after(f"{pod.meta.namespace}/{name}", self._carrying.gather_ns)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        for views in self._views.values():
+            views.node_changed(old, new)
         if old is None or new is None or old.spec != new.spec or old.ready != new.ready:
             for item in self.sets:
                 self._queue.add_after(item.meta.key, self._carrying.gather_ns)
@@ -304,12 +307,13 @@ class _Process:
         meta = item.meta
         spec: NodeSetSpec = item.spec["spec"]
         me = Identity(meta.namespace, meta.name, meta.uid, meta.generation, meta.deleting, FINALIZER in meta.finalizers)
+        switches = self._o._switches
         views = self._views.setdefault(meta.uid, NodeSetViews())
-        if views.stale((self.pods.version, self.nodes.version), spec):
+        stale = views.stale((self.pods.version, self.nodes.version), spec)
+        if stale and (switches.lock != "none" or not views.catch_up(meta.name, spec)):
             pods = [p for p in self.pods if p.meta.labels.get(NODE_SET) == meta.name]
             views.look(meta.name, spec, pods, [(n, self._foreign(n)) for n in self.nodes])
         conditions: tuple[Condition, ...] = item.status.get("conditions", ())
-        switches = self._o._switches
         return NodeSetObserved(
             me, spec, switches, _POLICY, views.pods, views.nodes, slurm, self._applied(meta), conditions,
             wanted_up(slurm.nodes, meta.name) if switches.scale_source == "power" else (),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slurmtwin.adapters.views import node_view, pod_view
+from slurmtwin.adapters.views import NODE_SET, node_view, pod_view
 from slurmtwin_operator.core.nodeset import Standing, plan_node_set
 from slurmtwin_operator.core.observed import KubeNode
 from slurmtwin_operator.core.observed import Pod as PodView
@@ -37,6 +37,14 @@ class NodeSetViews:
         """The machines that it may use, or uses."""
         self._caches = (-1, -1)
         self._spec: NodeSetSpec | None = None
+        self._whole = True
+        """Everything is to be looked at: objects came or went."""
+        self._new_pods: dict[str, Pod] = {}
+        """Uid -> the version that came since the last look."""
+        self._new_nodes: dict[str, Node] = {}
+        self._pod_places: dict[str, int] = {}
+        """Uid -> place among the pods."""
+        self._node_places: dict[str, int] = {}
         self._seen_pods: dict[str, tuple[Pod, PodView]] = {}
         self._seen_nodes: dict[str, tuple[Node, KubeNode]] = {}
 
@@ -44,6 +52,46 @@ class NodeSetViews:
         """Whether caches (their versions) or the set's specification are others than at the last look."""
         known, self._caches = self._caches, caches
         return known != caches or self._spec is not spec
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """The cache has another version of a pod."""
+        if old is None or new is None or old.meta.uid != new.meta.uid or _set_of(old) != _set_of(new):
+            self._whole = True
+        if new is not None:
+            self._new_pods[new.meta.uid] = new
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """The cache has another version of a machine."""
+        if old is None or new is None or old.meta.uid != new.meta.uid:
+            self._whole = True
+        if new is not None:
+            self._new_nodes[new.meta.name] = new
+
+    def catch_up(self, name: str, spec: NodeSetSpec) -> bool:
+        """Look at what has changed alone. False: that is not enough, look()."""
+        if self._whole or self._spec is not spec:
+            return False
+        pods, nodes = list(self.pods), list(self.nodes)
+        for uid, pod in self._new_pods.items():
+            place = self._pod_places.get(uid)
+            if place is None:
+                continue
+            view = pod_view(pod, name)
+            if view.kube_node != pods[place].kube_node:
+                return False
+            pods[place] = view
+            self._seen_pods[uid] = (pod, view)
+        for key, node in self._new_nodes.items():
+            seen = node_view(node, spec, 0)
+            before = self._seen_nodes[key][1]
+            if seen.selected != before.selected or before.foreign_pods:
+                return False
+            self._seen_nodes[key] = (node, seen)
+            if key in self._node_places:
+                nodes[self._node_places[key]] = seen
+        self.pods, self.nodes = _kept(self.pods, pods), _kept(self.nodes, nodes)
+        self._new_pods, self._new_nodes = {}, {}
+        return True
 
     def look(self, name: str, spec: NodeSetSpec, pods: list[Pod], nodes: list[tuple[Node, int]]) -> None:
         """Its pods, and all machines, each with its foreign pods."""
@@ -64,6 +112,13 @@ class NodeSetViews:
                 machines.append(there[1])
         self.pods = _kept(self.pods, [view for _, view in self._seen_pods.values()])
         self.nodes = _kept(self.nodes, machines)
+        self._pod_places = {uid: place for place, uid in enumerate(self._seen_pods)}
+        self._node_places = {view.name: place for place, view in enumerate(machines)}
+        self._whole, self._new_pods, self._new_nodes = False, {}, {}
+
+
+def _set_of(pod: Pod) -> str | None:
+    return pod.meta.labels.get(NODE_SET)
 
 
 def _kept(last: tuple[View, ...], views: list[View]) -> tuple[View, ...]:

@@ -6,10 +6,10 @@ Where there is no REST service at all, the answer is `absent`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
@@ -32,12 +32,26 @@ ANSWER_NS: Final = 60 * MS
 """A request to slurmrestd and its own to slurmctld."""
 
 
+class Started(dict[str, int]):
+    """Slurm node -> when its slurmd last started, nanoseconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 0
+        """Starts noted so far."""
+
+    def note(self, nodes: Iterable[str], at_ns: int) -> None:
+        """Their slurmd starts."""
+        self.version += 1
+        self.update(dict.fromkeys(nodes, at_ns))
+
+
 class SlurmPort:
     """One cluster's slurmrestd, as one process asks it."""
 
     def __init__(
         self, cluster: SlurmCluster, clock: Clock, serves: Callable[[], str], feature: str, cache_ns: int,
-        started_ns: Mapping[str, int], timeout_ns: int, batch: Callable[[], int] | None = None,
+        started_ns: Started, timeout_ns: int, batch: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._clock = clock
@@ -65,6 +79,9 @@ class SlurmPort:
         """By place in the node table, as they were listed last; None: not known."""
         self._nodes_listed: tuple[SlurmNode, ...] = ()
         self._starts: dict[str, int] = {}
+        self._starts_seen = -1
+        self._unknown = 0
+        """Records that are not listed."""
         self._seen_jobs: dict[int, tuple[tuple[object, ...], SlurmJob]] = {}
         """Job -> what its record was made of, and the record."""
 
@@ -168,18 +185,23 @@ class SlurmPort:
         """Records are made anew of nodes that are not as they were; nothing new: the same tuple."""
         nodes = ctld.nodes.nodes
         places = set(self._listed.changed(ctld))
-        if self._starts != self._started_ns or self._commented:
+        if self._starts_seen != self._started_ns.version or self._commented:
+            self._starts_seen = self._started_ns.version
             names = self._commented | {n for n, at_ns in self._started_ns.items() if self._starts.get(n) != at_ns}
             places |= {node.index for name in names if (node := ctld.nodes.by_name.get(name)) is not None}
             self._starts = dict(self._started_ns)
             self._commented = set()
         if len(self._records) != len(nodes):
             self._records = [None] * len(nodes)
+            self._unknown = len(nodes)
         if places:
+            records = self._records
             for place in sorted(places):
-                node = nodes[place]
-                self._records[place] = self._node(ctld, node) if self._known(node) else None
-            self._nodes_listed = tuple(record for record in self._records if record is not None)
+                node, before = nodes[place], records[place]
+                record = records[place] = self._node(ctld, node) if self._known(node) else None
+                self._unknown += (record is None) - (before is None)
+            listed: Any = records if not self._unknown else [record for record in records if record is not None]
+            self._nodes_listed = tuple(listed)
         return self._nodes_listed
 
     def _known(self, node: Node) -> bool:

@@ -10,6 +10,7 @@ from slurmtwin_operator.core.observed import MIRRORED, KubeNode
 from slurmtwin_operator.core.observed import Pod as PodView
 from slurmtwin_operator.core.spec import NodeSetSpec
 
+NODE_SET: Final = f"{GROUP}/nodeset"
 SLOT: Final = f"{GROUP}/slot"
 REVISION: Final = f"{GROUP}/revision"
 CORDON: Final = f"{GROUP}/cordon"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.adapters.slurm_port import Started
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.engine.event_sink import EventSink, detail_text
@@ -37,14 +38,14 @@ class ObservedSink(EventSink):
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)
-        self.slurmd_started_ns: dict[str, int] = {}
+        self.slurmd_started_ns = Started()
         """Slurm node -> when its slurmd last started."""
 
     def emit(self, t_ns: int, kind: Kind, actor: str, *more: Any, **named: Any) -> None:
         """As EventSink.emit(); rows of Slurm's daemons are told."""
         super().emit(t_ns, kind, actor, *more, **named)
         if kind is Kind.SLURMD_STARTED:
-            self.slurmd_started_ns.update(dict.fromkeys(expand(more[1]), t_ns))
+            self.slurmd_started_ns.note(expand(more[1]), t_ns)
             if self.slurmd_starts is not None:
                 self.slurmd_starts(more[1])
         if kind is Kind.SLURMCTLD_TOOK_OVER:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from slurmtwin.adapters.operator_process import _Process
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore
+from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.scenario import load_scenario
-from slurmtwin.models.api_server.objects import Meta, Node, Pod, PodSpec
+from slurmtwin.models.api_server.objects import Custom, Meta, Node, Pod, PodSpec
 from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
 from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
@@ -126,6 +129,32 @@ def test_a_core_that_goes_by_changes_decides_what_a_full_one_does(name: str, mon
     monkeypatch.setattr(StandingCore, "__call__", both)
     run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, TwinOptions(seed=3))
     assert passes
+
+
+@pytest.mark.parametrize("name", ["x41-slinky", "x32-slinky", "x37-slinky", "x1-slinky", "x44-slinky"])
+def test_a_look_at_what_changed_sees_what_a_look_at_all_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods and machines, in each pass."""
+    observe, quick = _Process._observe, [0]
+
+    def checked(self: _Process, item: Custom, slurm: Slurm) -> NodeSetObserved:
+        seen = observe(self, item, slurm)
+        whole = NodeSetViews()
+        pods = [pod for pod in self.pods if pod.meta.labels.get(NODE_SET) == item.meta.name]
+        whole.look(item.meta.name, seen.spec, pods, [(node, self._foreign(node)) for node in self.nodes])
+        assert (seen.pods, seen.kube_nodes) == (whole.pods, whole.nodes)
+        return seen
+
+    catch_up = NodeSetViews.catch_up
+
+    def counted(self: NodeSetViews, *given: Any) -> bool:
+        done = catch_up(self, *given)
+        quick[0] += done
+        return done
+
+    monkeypatch.setattr(_Process, "_observe", checked)
+    monkeypatch.setattr(NodeSetViews, "catch_up", counted)
+    run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, TwinOptions(seed=3))
+    assert quick[0]
 
 
 @pytest.mark.parametrize("name", ["x1-slinky", "x32-slinky", "x41-slinky", "x52-failed-pods", "x59-elastic-resume"])

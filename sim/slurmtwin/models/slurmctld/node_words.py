@@ -36,7 +36,14 @@ def node_words(ctld: Slurmctld, node: Node) -> list[str]:
             base = "ALLOCATED"
         else:
             flags |= NodeFlag.COMPLETING
-    return [base, *(word for flag, word in _FLAGS if flags & flag)]
+    words = _WORDS.get(flags.value)
+    if words is None:
+        words = _WORDS[flags.value] = [word for flag, word in _FLAGS if flags & flag]
+    return [base, *words]
+
+
+_WORDS: Final[dict[int, list[str]]] = {}
+"""Of each set of flags that was met: a set of flags has one list for ever."""
 
 
 _RECORD: Final = attrgetter("conf", "base", "flags", "reason")
