@@ -201,3 +201,18 @@ def test_what_the_bridge_has_not_is_refused() -> None:
         play([], section={"switches": {"recheck": True}})
     with pytest.raises(InputError, match="worker2"):
         play([], nodes=2, cluster={"workers": [{"count": 1}]})
+
+
+def test_a_job_of_a_higher_partition_takes_the_node_of_a_pod() -> None:
+    """Preemption across the two worlds: the external job goes at once, its pod when the bridge looks next."""
+    document = load_scenario(FAULTS / "x81-slurm-job.yaml").model_dump(mode="json", by_alias=True)
+    document["slurm"]["conf"] |= {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
+    document["slurm"]["partitions"].append(
+        {"PartitionName": "high", "Nodes": "ALL", "MaxTime": "INFINITE", "PriorityTier": 10, "State": "UP"}
+    )
+    document["pods"]["bridged"][0]["time"] = "60"
+    document["workload"]["jobs"][0]["partition"] = "high"
+    rows = run_scenario(Scenario.model_validate(document), FAULTS, TwinOptions(seed=1, keep=True)).kept or []
+    preempted = at(rows, Kind.JOB_ENDED, job=FIRST, state="PREEMPTED")[0]
+    started = at(rows, Kind.SCRIPT_STARTED, job=1)[0]
+    assert preempted < started < gone(rows, "web")[0] < preempted + 55

@@ -22,7 +22,11 @@ class BridgeQueue(SchedulingQueue):
     def __init__(self, clock: Clock, defaults: ControlPlaneDefaults, ready: Callable[[], None]) -> None:
         super().__init__(clock, defaults, ready)
         self._backing: list[tuple[int, int, int, int, Waiting]] = []
+        self._stuck: list[Waiting] = []
+        """Who waits for a change, and may have been something else since."""
         self._serial = 0
+        self._taken: Waiting | None = None
+        """Whose attempt runs, or ran last."""
         self._flush_ns = 0
         """When those whose back-off is over are looked for next; 0: nobody backs off."""
 
@@ -68,6 +72,21 @@ class BridgeQueue(SchedulingQueue):
         """As ever, with the time of its return as its place among equals (AddUnschedulableIfNotPresent())."""
         found.added_ns = self._clock.now_ns
         super().failed(found)
+        if found.state == "unschedulable":
+            self._stuck.append(found)
+
+    def _take(self, found: Waiting) -> Waiting:
+        self._taken = super()._take(found)
+        return self._taken
+
+    def moved(self) -> None:
+        """As ever, without a look at those that back off."""
+        if self._taken is not None and self._taken.state == "busy":
+            self._taken.moved = True
+        stuck, self._stuck = self._stuck, []
+        for found in stuck:
+            if found.state == "unschedulable":
+                self._back_off(found)
 
     def activated(self, found: Waiting) -> None:
         """The plugin activates a pod while its attempt runs: it backs off, and waits for no change.
