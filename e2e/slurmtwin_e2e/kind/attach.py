@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from slurmtwin.contract.errors import EnvironmentMissingError, InputError
+from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin_e2e.docker import docker
-from slurmtwin_e2e.kind import owner
+from slurmtwin_e2e.kind import lifecycle, owner
 from slurmtwin_e2e.kind.cluster import Cluster
 
 
@@ -12,6 +13,11 @@ def _place(name: str) -> tuple[bool, int]:
     """kind's order: the control plane, worker, worker2, worker3 …"""
     tail = name.rpartition("-worker")[2] if "-worker" in name else ""
     return "-worker" in name, int(tail or 1)
+
+
+def is_made_of(name: str, section: KubernetesCluster) -> bool:
+    """Was the cluster of this name made of this section?"""
+    return any(record.name == name and record.spec == lifecycle.spec_digest(section) for record in owner.records())
 
 
 def attach(name: str, shared_inside: str = "/shared") -> Cluster:

@@ -1,4 +1,4 @@
-"""Record scenarios on one cluster, with the quiet runs that belong to the batch: only what is missing.
+"""Record scenarios, each on a cluster as it says, with the quiet runs that belong to the batch: only what is missing.
 
 Usage: `python -m slurmtwin_e2e.kind.batch [--cluster NAME] [--version 22.05] [--repetitions 3] [--beside 3] FILE…`.
 Scenarios that touch a Kubernetes node run alone; the others may run beside each other, each in a namespace of its own:
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.cluster_faults import ClusterFault
-from slurmtwin.contract.errors import SlurmtwinError
+from slurmtwin.contract.errors import InputError, SlurmtwinError
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin_e2e.images import RELEASES
 from slurmtwin_e2e.kind import deploy, lifecycle, operated
-from slurmtwin_e2e.kind.attach import attach
+from slurmtwin_e2e.kind.attach import attach, is_made_of
 from slurmtwin_e2e.kind.beside import Beside
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.runner import check_scenario, run_once
@@ -168,39 +168,62 @@ def record_batch(
 ) -> tuple[int, list[str]]:  # fmt: skip
     """Record what is missing of these scenarios; (recordings made, what failed).
 
-    Raises InputError before anything is made for an impossible scenario. cluster_name: a running cluster of ours;
-    empty: one is made and removed. No run is begun after budget_s.
+    Raises InputError before anything is made for an impossible scenario, or one of another cluster. cluster_name: a
+    running cluster of ours; empty: one is made for each `cluster` section and removed. No run is begun after budget_s.
     """
     for scenario in scenarios:
         check_scenario(scenario)
+        if cluster_name and scenario.clusters and not is_made_of(cluster_name, scenario.clusters[0]):
+            raise InputError(
+                f"{scenario.name} asks for another cluster than {cluster_name}",
+                hint="without --cluster one is made of its section",
+            )
     wanted = list(missing(scenarios, repetitions, root))
     say(f"{len(wanted)} recordings are missing")
-    if not wanted:
-        return 0, []
-    made, failed = 0, []
+    made = 0
+    failed: list[str] = []
     end = time.monotonic() + budget_s
-    with ExitStack() as stack:
-        if cluster_name:
-            cluster = attach(cluster_name)
-        else:
-            cluster = stack.enter_context(lifecycle.running([KubernetesCluster()], say))[0]
-        stack.callback(deploy.unlabel_nodes, cluster)
-        stack.callback(operated.uninstall_all, cluster, scenarios)
-        for scenario in scenarios:
-            deploy.prepare_images(cluster, scenario, say)  # once, before runs go beside each other
-        for group in groups(wanted, beside):
-            if time.monotonic() > end:
-                say("budget used up")
-                break
-            together = Beside(len(group))
-            with ThreadPoolExecutor(len(group)) as pool:
-                running = [pool.submit(record_one, cluster, one, root, repetitions, keep, together) for one in group]
-                errors = [text for text in (future.result() for future in running) if text]
-            made += len(group) - len(errors)
-            failed += errors
-            for text in errors:
-                say(text)
+    for section in sections(wanted):
+        mine = [one for one in wanted if _section(one.scenario) == section]
+        with ExitStack() as stack:
+            if cluster_name:
+                cluster = attach(cluster_name)
+            else:
+                cluster = stack.enter_context(lifecycle.running([section], say))[0]
+            stack.callback(deploy.unlabel_nodes, cluster)
+            stack.callback(operated.uninstall_all, cluster, scenarios)
+            for scenario in (one for one in scenarios if _section(one) == section):
+                deploy.prepare_images(cluster, scenario, say)  # once, before runs go beside each other
+            for group in groups(mine, beside):
+                if time.monotonic() > end:
+                    say("budget used up")
+                    return made, failed
+                errors = _record_group(cluster, group, root, repetitions, keep)
+                made += len(group) - len(errors)
+                failed += errors
     return made, failed
+
+
+def _section(scenario: Scenario) -> KubernetesCluster:
+    return scenario.clusters[0] if scenario.clusters else KubernetesCluster()
+
+
+def sections(wanted: Sequence[Wanted]) -> list[KubernetesCluster]:
+    """The clusters that these recordings need, one after another: what a scenario says of its cluster is made so."""
+    return list({one.model_dump_json(): one for one in (_section(each.scenario) for each in wanted)}.values())
+
+
+def _record_group(
+    cluster: Cluster, group: Sequence[Wanted], root: Path, repetitions: int, keep: Path | None
+) -> list[str]:
+    """Record runs beside each other; what failed."""
+    together = Beside(len(group))
+    with ThreadPoolExecutor(len(group)) as pool:
+        running = [pool.submit(record_one, cluster, one, root, repetitions, keep, together) for one in group]
+        errors = [text for text in (future.result() for future in running) if text]
+    for text in errors:
+        say(text)
+    return errors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
