@@ -109,6 +109,9 @@ class ClusterFaults:
         """What is there once the world's users are."""
         self.state: PodState | None = None
         """State directory, slurm.conf and database, once they are there."""
+        self.draining = 0
+        """Calls of kubectl drain that have not ended."""
+        self.drain_ended: Callable[[], None] = _nothing
         self.look: Callable[[], None] | None = None
         """Tells the observer that somebody is reached who was not, or the other way round."""
         self.plane: ControlPlane | None = None
@@ -350,6 +353,7 @@ class ClusterFaults:
             self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, unschedulable=True)))
         if verb == "drain":
             here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
+            self.draining += 1
             self._drain({pod.meta.key: pod.meta.uid for pod in here})
         return lambda: patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
 
@@ -363,6 +367,9 @@ class ClusterFaults:
                 self._evict(key)
         if left:
             self._env.call_in(EVICT_AGAIN_NS, self._drain, left)
+        else:
+            self.draining -= 1
+            self.drain_ended()
 
     def _evict(self, key: str) -> None:
         self._client.call(f"evict Pod {key}", lambda: evict(self._server, key))

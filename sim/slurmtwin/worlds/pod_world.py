@@ -184,6 +184,7 @@ class PodWorld(TwinWorld):
         self.observer = Observer(self.cluster, sink, self.kube.reached, self.kube.listed)
         faults, look = self.kube.faults, self.observer.look
         faults.look = look
+        faults.drain_ended = self._maybe_over
         faults.names = NameService(self.env, self.feed, look, self.scaled("resolver-timeout", RESOLVER_NS))
         faults.keys = Keys(self.env, self.cluster, look)
         if self.kube.bridge is not None:
@@ -297,8 +298,8 @@ class PodWorld(TwinWorld):
         self._maybe_over()
 
     def _maybe_over(self) -> None:
-        """Not while a script or a bridged pod runs, though slurmctld may have lost its job."""
-        if self.kube.bridge is not None and self.kube.bridge.busy:
+        """Not while a script or a bridged pod runs, though slurmctld may have lost its job, nor during a drain."""
+        if self.kube.faults.draining or (self.kube.bridge is not None and self.kube.bridge.busy):
             return
         if not any(work.nodes for work in self.cluster.slurmds.works.values()):
             super()._maybe_over()

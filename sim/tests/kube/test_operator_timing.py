@@ -39,3 +39,12 @@ def test_probes_tick_from_the_second_look_at_the_volumes_on(rows: list[Row]) -> 
     spans = [(t_ns - made[node]) / SECOND for do, node, t_ns in ready if do == "resume"]
     assert len(spans) == 4
     assert all(10.6 < span < 11.4 for span in spans)
+
+
+def test_a_run_is_not_over_while_kubectl_drains() -> None:
+    """Jobs are over at 41 s, the operator's poll takes the protection off up to 30 s later (recorded: 60, 44, 68 s)."""
+    path = Path("scenarios/operator/op-kubectl-drain.yaml")
+    for number in range(4):
+        run = run_scenario(load_scenario(path), path.parent, TwinOptions(keep=True, replication=number))
+        rows = rows_of_events(run.kept or [])
+        assert sum(row.kind == "pod.deleting" and row.actor == "collector" for row in rows) >= 2
