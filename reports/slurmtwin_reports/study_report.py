@@ -27,6 +27,8 @@ GRADES: Final = {
 NOWHERE: Final = "nowhere"
 ROWS: Final = 60
 """Lines of a figure; a page says where there are more."""
+NAME: Final = 38
+"""Letters of a line's name."""
 
 
 WORDS: Final = {
@@ -148,16 +150,18 @@ def _answer(
 
 def _prices(findings: StudyFindings, better: Iterable[str]) -> str:
     """What designs that are better in the first metric pay in others: where they are worse, and nowhere better."""
-    said = []
-    for name in better:
-        paid = []
-        for metric in findings.metrics[1:]:
-            stands = [d for d in findings.differences if (d.design, d.metric) == (name, metric) and d.stands]
-            if stands and not any(map(_is_better, stands)):
-                paid.append(metric_words(metric))
-        if paid:
-            said.append(f"; {name} pays in {listed(paid)}")
-    return "".join(said)
+    paid = {name: _elsewhere(findings, name, False) for name in better}
+    return "".join(f"; {name} pays in {listed(metrics)}" for name, metrics in paid.items() if metrics)
+
+
+def _elsewhere(findings: StudyFindings, design: str, better: bool) -> list[str]:
+    """The other metrics in which every difference of a design that stands is for the better, or for the worse."""
+    out = []
+    for metric in findings.metrics[1:]:
+        stands = [d for d in findings.differences if (d.design, d.metric) == (design, metric) and d.stands]
+        if stands and all(_is_better(d) == better for d in stands):
+            out.append(metric_words(metric))
+    return out
 
 
 def _sides(
@@ -197,7 +201,9 @@ def _reading(findings: StudyFindings, first: Sequence[Difference], standing: Seq
         f"{shown[1]}; the difference is {_value(largest.metric, largest.difference.mean)} ± "
         f"{_value(largest.metric, largest.difference.half or 0.0)}."
     )
-    text = f"{_sizes(standing)} {text}"
+    gained = {name: _elsewhere(findings, name, True) for name in _sides(first)[1]}
+    gains = "".join(f" {name} gains in {listed(metrics)}." for name, metrics in gained.items() if metrics)
+    text = f"{_sizes(standing)}{gains} {text}"
     if findings.study.get("crossing") == "one-at-a-time" and len(findings.table.points) > 1:
         text = f"{_at_base(findings, first)} {text}"
     every = [b for b in findings.break_evens if b.metric == findings.metrics[0] and b.value is not None]
@@ -280,24 +286,34 @@ def _figures(findings: StudyFindings) -> Block | None:
         if low == high:
             continue
         margin = 0.05 * (high - low)
+        names = [_row_name(d, findings.table.points) for d in rows]
         axis = f"difference to {findings.reference}{', s' if metric.split(':')[0].endswith('_s') else ''}"
         chart = Chart(
             Linear(low - margin, high + margin, axis), None,
             f"Paired differences in {metric_words(metric)}", height=max(120, 60 + 16 * len(rows)),
+            left=12 + max(40, *(6 * len(name) for name in names)),
         )  # fmt: skip
         chart.rule(0.0, "no difference")
         for place, found in enumerate(rows):
             half = found.difference.half or 0.0
             css = "c1" if found.stands else "c5"
             chart.whisker(found.difference.mean - half, found.difference.mean + half, place, len(rows), css)
-        note = "rows in the order of the table below"
-        if len(rows) < len(every):
-            note = f"the first {len(rows)} of {len(every)} {note}"
+            chart.name(names[place], place, len(rows))
+        note = f"the first {len(rows)} of {len(every)} rows" if len(rows) < len(every) else ""
         figures.append(Figure(metric_words(metric).capitalize(), note, chart.text()))
     if not figures:
         return None
-    hint = "Each line is one design at one point: the mean paired difference's 95 % interval."
+    hint = (
+        "Each line is one design at one point: the mean paired difference's 95 % interval. Levels are named where they "
+        "are not the first ones."
+    )
     return Block("Differences", hint, figures, [("c1", "stands"), ("c5", "within chance")])
+
+
+def _row_name(found: Difference, points: Sequence[Point]) -> str:
+    """The design, and the levels that are not the first point's; the first point has all of its own."""
+    own = [f"{name} {level}" for place, (name, level) in enumerate(found.point) if level != points[0][place][1]]
+    return f"{found.design}, {' '.join(own)}"[:NAME] if own else found.design
 
 
 def _differences(findings: StudyFindings) -> Block | None:

@@ -180,6 +180,12 @@ class Chart:
             f'<path class="line {css}" d="M{a} {_c(y)}H{b}M{a} {_c(y - 4)}V{_c(y + 4)}M{b} {_c(y - 4)}V{_c(y + 4)}"/>'
         )
 
+    def name(self, text: str, row: float, rows: int) -> None:
+        """What one of `rows` equal rows is, left of the plot."""
+        y = TOP + (row + 0.5) * (self.height - BOTTOM - TOP) / max(1, rows)
+        place = f'x="{self.left - 8}" y="{_c(y + 4)}"'
+        self.marks.append(f'<text class="note" {place} text-anchor="end">{escape(text)}</text>')
+
     def rule(self, value: float, text: str) -> None:
         """A vertical dashed line with a word at its top."""
         if not 0 <= self.x.place(value) <= 1:

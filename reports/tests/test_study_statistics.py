@@ -161,6 +161,10 @@ def test_what_a_better_design_pays_stands_beside_it() -> None:
     study = {"name": "try", "question": "Which?", "designs": {"a": {}, "b": {}}, "metrics": metrics}
     page = study_page(StudyFindings(study, rows))
     assert page.answer == "b is better than a at every point, in mean wait; b pays in lost core hours"
+    turned = [{**row, "design": "a" if row["design"] == "b" else "b"} for row in rows]
+    page = study_page(StudyFindings(study, turned))
+    assert "b gains in lost core hours." in page.lede
+    assert all(f">b{levels}<" in render(page) for levels in ("", ", load 0.7", ", load 0.9"))
 
 
 def test_a_turn_without_an_interval_is_not_told_first() -> None:
