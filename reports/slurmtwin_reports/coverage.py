@@ -43,6 +43,10 @@ class Covered:
     homes: tuple[str, ...] = ()
 
 
+ROOMS: Final = ("faults", "clusters")
+_PODS: Final = re.compile(r"^pods:", re.MULTILINE)
+
+
 def load_coverage(root: Path = Path()) -> list[Covered]:
     """All 193 entries in order. Raises InputError for one that is missing, unknown, without reason or without home."""
     path = root / "scenarios" / "coverage.yaml"
@@ -62,9 +66,9 @@ def load_coverage(root: Path = Path()) -> list[Covered]:
 
 
 def scenario_files(root: Path = Path()) -> dict[str, list[Path]]:
-    """X1 -> the files xN-*.yaml of scenarios/faults, in order."""
+    """X1 -> the files xN-*.yaml of scenarios/faults and scenarios/clusters, in order."""
     out: dict[str, list[Path]] = {}
-    for path in sorted((root / "scenarios" / "faults").glob("x*.yaml")):
+    for path in [path for room in ROOMS for path in sorted((root / "scenarios" / room).glob("x*.yaml"))]:
         found = _FILE.match(path.name)
         if found:
             out.setdefault(f"X{found[1]}", []).append(path)
@@ -97,10 +101,21 @@ def _entry(key: str, entry: Any, files: Sequence[Path], root: Path, path: Path) 
 
 
 def _of_files(key: str, title: str, files: Sequence[Path], root: Path) -> Covered:
-    """Done when each file has its recordings, whatever the data say of the time before there was one."""
-    few = [f"{path.stem} has {count} recordings" for path in files if (count := recordings_of(path, root)) < ENOUGH]
+    """Done when each file has its recordings, whatever the data say of the time before there was one.
+
+    A file without pods is for the twin alone: it counts where no other one is of pods.
+    """
+    recordable = [path for path in files if _is_of_pods(path)] or files
+    few = [
+        f"{path.stem} has {count} recordings" for path in recordable if (count := recordings_of(path, root)) < ENOUGH
+    ]
     homes = tuple(path.relative_to(root).as_posix() for path in files)
     return Covered(key, title, "partly" if few else "done", "; ".join(few), homes)
+
+
+def _is_of_pods(path: Path) -> bool:
+    """A scenario that a cluster can run."""
+    return path.is_file() and _PODS.search(path.read_text(encoding="utf-8")) is not None
 
 
 def counts(entries: Sequence[Covered]) -> dict[str, int]:

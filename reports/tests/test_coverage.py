@@ -25,7 +25,7 @@ def test_all_193_rows_have_a_home_or_a_reason() -> None:
 
 
 def test_every_fault_scenario_is_on_the_page() -> None:
-    """A file xN-*.yaml of scenarios/faults is a home of XN, and makes it more than open."""
+    """A file xN-*.yaml of scenarios/faults and scenarios/clusters is a home of XN, and makes it more than open."""
     by_key = {entry.key: entry for entry in load_coverage()}
     files = scenario_files()
     assert len(files) >= 10
@@ -46,6 +46,25 @@ def test_done_means_recorded(tmp_path: Path) -> None:
         assert (found.status, found.reason) == ("partly", f"x18-rest-away has {number - 1} recordings")
         (run / "manifest.json").write_text("{}")
     assert next(entry for entry in load_coverage(tmp_path) if entry.key == "X18").status == "done"
+
+
+def test_a_file_for_the_twin_alone_waits_for_no_recording_where_another_can_be_recorded(tmp_path: Path) -> None:
+    """It is a home all the same; alone it is no more than partly there."""
+    copy_of_data(tmp_path)
+    for room in ("faults", "clusters"):
+        (tmp_path / f"scenarios/{room}").mkdir(exist_ok=True)
+    alone = tmp_path / "scenarios/faults/x84-partitions.yaml"
+    alone.write_text("slurm: {}\n")
+    assert next(entry for entry in load_coverage(tmp_path) if entry.key == "X84").status == "partly"
+    (tmp_path / "scenarios/clusters/x84-lost.yaml").write_text("slurm: {}\npods: {}\n")
+    for number in range(1, 4):
+        assert next(entry for entry in load_coverage(tmp_path) if entry.key == "X84").status == "partly"
+        run = tmp_path / f"scenarios/recordings/x84-lost/26.05/pods/{number}"
+        run.mkdir(parents=True)
+        (run / "manifest.json").write_text("{}")
+    found = next(entry for entry in load_coverage(tmp_path) if entry.key == "X84")
+    assert found.status == "done"
+    assert found.homes == ("scenarios/faults/x84-partitions.yaml", "scenarios/clusters/x84-lost.yaml")
 
 
 def copy_of_data(root: Path, change: Callable[[Any], Any] = lambda document: None) -> None:
