@@ -43,8 +43,10 @@ def crossing(used: Used, count: int) -> float:
     return max(places, default=float(count))
 
 
-def interval(nodes: int, found: int, crossed: float, samples: Sequence[float | None], blocks: int) -> dict[str, Any]:
-    """The 95 % interval of a count and the count that is enough with 95 % confidence.
+def interval(
+    nodes: int, found: int, crossed: float, samples: Sequence[float | None], blocks: int, confidence: float = CONFIDENCE
+) -> dict[str, Any]:
+    """The 95 % interval of a count (or another `confidence`) and the count that is enough with 95 % confidence.
 
     nodes: the answer. found, crossed: the quick model's fewest and its crossing, whose samples these are; where the
     twin says another count, it has the same part of a node left over, and the same spread as a share of it: the spread
@@ -58,18 +60,19 @@ def interval(nodes: int, found: int, crossed: float, samples: Sequence[float | N
     spread = float(np.log(known).std(ddof=1)) if known.size > 1 else 0.0
     error = spread * math.sqrt(blocks / (blocks - 1))
     middle = nodes - (found - crossed)
-    half = float(stdtrit(blocks - 1, (1 + CONFIDENCE) / 2)) * error
+    half = float(stdtrit(blocks - 1, (1 + confidence) / 2)) * error
     sure = float(stdtrit(blocks - 1, CONFIDENCE)) * error
-    low, high = _whole(middle * math.exp(-half)), _whole(middle * math.exp(half))
+    low, high = whole(middle * math.exp(-half)), whole(middle * math.exp(half))
     return {
-        "low": low, "high": high, "nodes_95": _whole(middle * math.exp(sure)), "crossing": middle,
+        "low": low, "high": high, "nodes_95": whole(middle * math.exp(sure)), "crossing": middle,
         "standard_error": middle * error, "blocks": blocks, "resamples": int(known.size),
         "met_in_resamples": float((known <= found).mean()) if known.size else None,
         "longer_for_narrow": _longer(high - low, half, nodes),
     }  # fmt: skip
 
 
-def _whole(nodes: float) -> int:
+def whole(nodes: float) -> int:
+    """The count that a crossing asks for."""
     return max(1, math.ceil(nodes - 1e-9))
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from slurmtwin.campaign.planning.guide import Guide
-from slurmtwin.campaign.planning.interval import crossing, interval
+from slurmtwin.campaign.planning.interval import CONFIDENCE, crossing, interval
 from slurmtwin.campaign.planning.judge import affordable
 from slurmtwin.campaign.planning.judgement import Judgement
 from slurmtwin.campaign.planning.plan_work import Bench, Work
@@ -150,10 +150,12 @@ def _judged(judgement: Judgement, found: int, results: dict[str, Any]) -> dict[s
     }
 
 
-def answer_of(guide: Guide, trace: PlanTrace, nodes: int, found: int, samples: list[float | None]) -> dict[str, Any]:
+def answer_of(
+    guide: Guide, trace: PlanTrace, nodes: int, found: int, samples: list[float | None], confidence: float = CONFIDENCE
+) -> dict[str, Any]:
     """The count with its 95 % interval, and the count that is enough with 95 % confidence."""
     crossed = crossing(lambda count: guide.used(trace.columns, trace.counted, count), found)
-    bounds = interval(nodes, found, crossed, samples, trace.blocks)
+    bounds = interval(nodes, found, crossed, samples, trace.blocks, confidence)
     counts = guide.cluster.counts
     return {"nodes": nodes, "counts": list(counts(nodes)), "counts_95": list(counts(bounds["nodes_95"])), **bounds}
 
