@@ -216,3 +216,17 @@ def test_a_job_of_a_higher_partition_takes_the_node_of_a_pod() -> None:
     preempted = at(rows, Kind.JOB_ENDED, job=FIRST, state="PREEMPTED")[0]
     started = at(rows, Kind.SCRIPT_STARTED, job=1)[0]
     assert preempted < started < gone(rows, "web")[0] < preempted + 55
+
+
+def test_the_job_of_a_gang_stays_while_one_of_its_pods_still_stops() -> None:
+    """A pod that is Terminating holds the nodes of its group, whatever the others do."""
+    rows = play(
+        [{"name": "gang", "at": "10s", "gang": 2, "run": "300s", "grace": "20s", "stubborn": True}],
+        faults=[
+            {"at": "40s", "kind": "pod.delete", "target": "gang:gang-1"},
+            {"at": "50s", "kind": "pod.delete", "target": "gang:gang-0"},
+        ],
+    )
+    ends = at(rows, Kind.CONTAINER_ENDED, app="gang")
+    assert ends == pytest.approx([60, 70], abs=1)
+    assert ends[1] < at(rows, Kind.JOB_ENDED, job=FIRST)[0] < ends[1] + 3
