@@ -18,6 +18,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.engine.records import changed
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.errors import AlreadyExistsError, ApiError
 from slurmtwin.models.api_server.informer import Informer
@@ -457,7 +458,7 @@ def _answer(done: Done) -> Callable[[Any], None]:
 def _labelled(pod: Pod, action: a.LabelPod) -> Pod:
     kept = {key: value for key, value in pod.meta.labels.items() if key != action.key}
     labels = kept if action.value is None else {**kept, action.key: action.value}
-    return replace(pod, meta=replace(pod.meta, labels=labels))
+    return changed(pod, meta=changed(pod.meta, labels=labels))
 
 
 def _cordoned(node: Node, on: bool) -> Node:

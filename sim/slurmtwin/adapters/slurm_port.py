@@ -82,6 +82,9 @@ class SlurmPort:
         self._starts_seen = -1
         self._unknown = 0
         """Records that are not listed."""
+        self._jobs_mark: tuple[object, int] = (None, -1)
+        """Whose changes, and how many of them, the jobs were listed after."""
+        self._jobs_listed: tuple[SlurmJob, ...] = ()
         self._seen_jobs: dict[int, tuple[tuple[object, ...], SlurmJob]] = {}
         """Job -> what its record was made of, and the record."""
 
@@ -217,7 +220,13 @@ class SlurmPort:
         )  # fmt: skip
 
     def _jobs(self, ctld: Slurmctld) -> tuple[SlurmJob, ...]:
-        """Records are made anew of jobs that are not as they were."""
+        """Records are made anew of jobs that are not as they were; nothing new: the same tuple."""
+        changes = ctld.job_changes
+        if changes is not None:
+            asked = (changes, changes.version)
+            if asked == self._jobs_mark:
+                return self._jobs_listed
+            self._jobs_mark = asked
         seen, self._seen_jobs = self._seen_jobs, {}
         for job in ctld.jobs.values():
             if job.state.finished and not job.completing:
@@ -225,7 +234,8 @@ class SlurmPort:
             mark = (job.state, job.alloc.nodes if job.alloc is not None else 0, job.end_s, job.part, ctld.epoch_ns)
             known = seen.get(job.id)
             self._seen_jobs[job.id] = known if known and known[0] == mark else (mark, self._job(ctld, job))
-        return tuple([record for _, record in self._seen_jobs.values()])
+        self._jobs_listed = tuple([record for _, record in self._seen_jobs.values()])
+        return self._jobs_listed
 
     def _job(self, ctld: Slurmctld, job: Job) -> SlurmJob:
         nodes: tuple[str, ...] = ()

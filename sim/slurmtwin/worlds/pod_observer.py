@@ -6,7 +6,7 @@ The real one asks each second and each quarter of a second, and its rows say bet
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.slurm_port import Started
@@ -18,7 +18,9 @@ from slurmtwin.models.slurmctld.states import JobState, NodeBase
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin.models.slurmctld.changes import Changes
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+    from slurmtwin.models.slurmctld.tables import Job
 
 KEPT_JOBS: Final = 1000
 """Jobs that slurmctld has purged are forgotten when there are so many of them."""
@@ -73,6 +75,10 @@ class Observer:
         self._nodes: dict[str, str] = {}
         self._listed = ListedNodes()
         self._jobs: dict[int, tuple[JobState, bool, str]] = {}
+        self._jobs_mark: tuple[Changes[Job] | None, int] = (None, 0)
+        """Whose changes, and how many of them, were seen."""
+        self._joint = False
+        """There was an array or a hetjob: records share a number, so each is compared with another one's."""
         self._due = False
         sink.looked = self.look
         cluster.on_serving.append(self.look)
@@ -119,7 +125,7 @@ class Observer:
             if self._nodes.get(node.name) != state:
                 self._nodes[node.name] = state
                 self._note(Kind.NODE_STATE, node=node.name, detail=detail_text(state=state))
-        for job in ctld.jobs.values():
+        for job in self._changed_jobs(ctld):
             said = (job.state, bool(job.completing), job.reason)
             if self._jobs.get(job.id) != said:
                 self._jobs[job.id] = said
@@ -127,6 +133,25 @@ class Observer:
                 self._note(Kind.JOB_STATE, job_id=job.id, detail=detail_text(state=state, reason=job.reason))
         if len(self._jobs) > KEPT_JOBS + 2 * len(ctld.jobs):
             self._jobs = {number: said for number, said in self._jobs.items() if number in ctld.jobs}
+
+    def _changed_jobs(self, ctld: Slurmctld) -> Iterable[Job]:
+        """Jobs that may be listed otherwise than last time, in the order of the table."""
+        changes, (known, version) = ctld.job_changes, self._jobs_mark
+        if changes is None:
+            return ctld.jobs.values()
+        self._jobs_mark = (changes, changes.version)
+        if known is not changes:
+            version = 0
+        moved = changes.since(version)
+        self._joint = self._joint or any(
+            job.array_waiting is not None or job.array_job is not None or job.het_job is not None for job in moved
+        )
+        if self._joint:
+            return ctld.jobs.values()
+        if len(moved) == 1:
+            return [job for job in moved if ctld.jobs.get(job.slurm_id) is job]
+        chosen = set(moved)
+        return [job for job in ctld.jobs.values() if job in chosen] if moved else ()
 
     def _note(self, kind: Kind, job_id: int | None = None, node: str | None = None, detail: str | None = None) -> None:
         EventSink.emit(self._sink, self._cluster.env.now_ns, kind, "observer", job_id, node, None, None, detail)

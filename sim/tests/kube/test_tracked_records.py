@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from slurmtwin.models.api_server.objects import DisruptionBudget
 from slurmtwin.models.controllers import disruption
 from slurmtwin.models.slurmctld import changes, saved_records
 from slurmtwin.models.slurmctld.changes import LEFT_OVER, Changes
+from slurmtwin.models.slurmctld.node_words import node_words
 from slurmtwin.models.slurmctld.saved_records import SavedNode, SavedRecords
+from slurmtwin.models.slurmctld.slurmctld import Slurmctld
+from slurmtwin.models.slurmctld.states import NodeBase
 from slurmtwin.models.slurmctld.tables import Job
+from slurmtwin.worlds.pod_observer import Observer
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
@@ -113,3 +118,24 @@ def test_records_that_are_gone_are_forgotten() -> None:
         noted.note(record)
     noted.keep([3, 5], 2)
     assert noted.since(0) == [5, 3]
+
+
+@pytest.mark.parametrize("name", ["x1-slinky", "x14-state-lost", "x41-slinky", "x62-slurmd-crash-main", "x87-array"])
+def test_an_observer_that_looks_at_changes_misses_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each look every node and every job of its own number was noted as it is."""
+    look, looks = Observer._list, []
+
+    def checked(self: Observer, ctld: Slurmctld) -> None:
+        look(self, ctld)
+        numbers = Counter(job.id for job in ctld.jobs.values())
+        for job in ctld.jobs.values():
+            if numbers[job.id] == 1:
+                assert self._jobs[job.id] == (job.state, bool(job.completing), job.reason)
+        for node in ctld.nodes.nodes:
+            if node.base not in (NodeBase.UNKNOWN, NodeBase.FUTURE):
+                assert self._nodes[node.name] == "+".join(node_words(ctld, node))
+        looks.append(len(numbers))
+
+    monkeypatch.setattr(Observer, "_list", checked)
+    play(name)
+    assert max(looks) > 0

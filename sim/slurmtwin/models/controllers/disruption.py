@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from slurmtwin.engine.records import changed
 from slurmtwin.models.api_server.errors import ApiError, InvalidError, TooManyRequestsError
 from slurmtwin.models.api_server.objects import (
     Condition,
@@ -140,7 +141,7 @@ class Disruption(Controller):
         healthy = pods.healthy - sum(_healthy(pod) for name, pod in there.items() if name in entries and pod)
         expected = self._expected(pods) if _needs_scale(budget) else len(pods.pods)
         desired = _desired(budget, expected)
-        wanted = replace(
+        wanted = changed(
             budget, healthy=healthy, desired=desired, expected=expected, disrupted=entries,
             allowed=max(0, healthy - desired) if expected else 0, observed_generation=budget.meta.generation,
         )  # fmt: skip

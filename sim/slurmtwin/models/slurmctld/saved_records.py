@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from slurmtwin.models.slurmctld.changes import changes_in_place
@@ -73,12 +74,13 @@ def _saved(node: Node) -> SavedNode:
     )
 
 
+_FIELDS = attrgetter(*Job.__slots__)
+
+
 def _copy(job: Job, twin: Job) -> Job:
     """Every field of the record; lists are copied."""
-    for name in Job.__slots__:
-        if hasattr(job, name):
-            value = getattr(job, name)
-            setattr(twin, name, list(value) if isinstance(value, list) else value)
+    for name, value in zip(Job.__slots__, _FIELDS(job), strict=True):
+        setattr(twin, name, list(value) if type(value) is list else value)
     twin.timers = twin.work = twin.prio_key = None
     return twin
 
