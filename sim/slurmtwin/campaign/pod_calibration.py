@@ -38,6 +38,8 @@ CENTRE_SPREAD: Final = 3.0
 """Likewise its median to the middle of the intervals, times or divided by this."""
 PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound"})
 """Changes that are written when they happen; the status of a container, and events, wait in the kubelet first."""
+STALLED_MS: Final = 600.0
+"""A run in which one row of 20 came later than this is left out: its host stood still, and it shows for how long."""
 Interval = tuple[float, float]
 """Bounds of a span in ms."""
 
@@ -65,8 +67,9 @@ def measure(folders: Sequence[Path]) -> dict[str, Any]:
     """
     from slurmtwin_reports.load import load_run
 
+    used = [folder for folder in folders if _watch_delay_ms(folder) <= STALLED_MS]
     seen = Seen()
-    for run, folder in enumerate(folders):
+    for run, folder in enumerate(used):
         history = load_run(folder)
         rows = list(history.rows())
         if any(row.kind == "fault.injected" for row in rows):
@@ -76,7 +79,8 @@ def measure(folders: Sequence[Path]) -> dict[str, Any]:
         raise InputError("no quiet run in pods here", hint="quiet-pods in --world kind makes one")
     return {
         "schema": POD_DURATIONS_SCHEMA,
-        "origin": [_origin(folder) for folder in folders],
+        "origin": [_origin(folder) for folder in used],
+        "left_out": {_run_id(folder): _watch_delay_ms(folder) for folder in folders if folder not in used},
         "durations": {name: _fitted(name, seen.spans[name]) for name in DURATIONS if name in seen.spans},
     }
 
@@ -86,6 +90,15 @@ def document_text(document: Mapping[str, Any]) -> str:
     text = json.dumps({**document, "durations": {}}, indent=1)
     lines = [f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in document["durations"].items()]
     return text.replace('"durations": {}', '"durations": {\n' + ",\n".join(lines) + "\n }") + "\n"
+
+
+def _watch_delay_ms(folder: Path) -> float:
+    """95 % of the run's rows were received within so much; 0: not measured."""
+    return float(read_manifest(folder).results.get("watch_delay_ms", {}).get("p95", 0.0))
+
+
+def _run_id(folder: Path) -> str:
+    return str(read_manifest(folder).results.get("run_id"))
 
 
 def _origin(folder: Path) -> dict[str, Any]:

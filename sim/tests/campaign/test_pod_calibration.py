@@ -44,7 +44,13 @@ def told(t_ns: int, uid: str, receipt_ns: int, place: int) -> list[Event]:
 
 
 def quiet_run(
-    folder: Path, seed: int, pods: int = 40, extra: list[Event] | None = None, apart: int = 0, events: bool = False
+    folder: Path,
+    seed: int,
+    pods: int = 40,
+    extra: list[Event] | None = None,
+    apart: int = 0,
+    events: bool = False,
+    p95_ms: float = 20.0,
 ) -> Path:
     """A run whose pods start after a log-normal time, together or one by one, seen through stamps and late receipts."""
     draw = np.random.default_rng(seed)
@@ -58,7 +64,7 @@ def quiet_run(
             rows += told(runs, f"w-{number}", runs + int(draw.integers(5 * MS, 20 * MS)), len(rows))
     manifest = Manifest(
         world="kind", scenario="quiet-pods", scenario_sha256="", seed=0, parameters={"epoch_ns": 0},
-        results={"run_id": f"quiet-{seed}"},
+        results={"run_id": f"quiet-{seed}", "watch_delay_ms": {"p95": p95_ms}},
     )  # fmt: skip
     return write_run(folder, history_of(manifest, [*rows, *(extra or [])]), "events.jsonl.gz")
 
@@ -115,6 +121,14 @@ def test_a_pod_that_starts_alone_is_another_duration(tmp_path: Path) -> None:
     """Starts beside each other share the host."""
     document = measure([quiet_run(tmp_path / "a", 1, 6, apart=30 * SECOND)])
     assert document["durations"].keys() == {"pod-start-alone"}
+
+
+def test_a_run_whose_host_stood_still_is_left_out_and_named(tmp_path: Path) -> None:
+    """Its spans tell how long the host stood; the file says which run it was, and how late its rows came."""
+    calm, stalled = quiet_run(tmp_path / "a", 1, 6), quiet_run(tmp_path / "b", 2, 6, p95_ms=1728.0)
+    both = measure([calm, stalled])
+    assert both["left_out"] == {"quiet-2": 1728.0}
+    assert both | {"left_out": {}} == measure([calm])
 
 
 def test_a_run_with_a_fault_is_refused(tmp_path: Path) -> None:
