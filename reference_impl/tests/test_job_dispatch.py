@@ -112,6 +112,17 @@ def test_a_submit_without_an_answer_is_no_second_job() -> None:
     assert sent(lost) == [("a", 1)]
 
 
+def test_an_answer_that_passes_a_submit_under_way_says_nothing_of_it() -> None:
+    """Asked for after the submit and answered before it: the first recording of x83-cut-and-back ran a copy twice."""
+    plan, memory = after(1)
+    assert sent(plan) == [("a", 1)]
+    passed = plan_jobs(RULES, memory, 5, heard=[Heard("a", 4, True, 2, 0)])
+    assert passed.submits == ()
+    assert [held.state for held in plan_jobs(RULES, passed.memory, 6, told=[Told("a", 1, "taken", 6)]).memory.held] == [
+        "there"
+    ]
+
+
 def test_a_refused_job_is_over() -> None:
     """It is not sent anywhere again."""
     memory = taken(after(1)[1], "a", 1, "refused")

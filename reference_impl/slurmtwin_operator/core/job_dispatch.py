@@ -16,8 +16,8 @@ from typing import Final, Literal
 COPY: Final = 1_000_000_000
 """Job 7 sent again is job 1000000007, as contract/scenario.py has it."""
 
-State = Literal["asked", "there", "left"]
-"""Of a copy: submitted without an answer yet, known to its cluster, given up and to be cancelled."""
+State = Literal["asked", "silent", "there", "left"]
+"""Of a copy: its submit is under way, was never answered, came through; given up and to be cancelled."""
 Outcome = Literal["taken", "refused", "silent"]
 
 
@@ -160,7 +160,8 @@ def _submitted(memory: Memory, told: Told) -> Memory:
         if (one.cluster, one.order.copy_number) != (told.cluster, told.copy_number):
             held.append(one)
         elif told.outcome != "refused":
-            state: State = "there" if told.outcome == "taken" and one.state == "asked" else one.state
+            state: State = "there" if told.outcome == "taken" else "silent"
+            state = state if one.state == "asked" else one.state
             held.append(replace(one, state=state, at_ns=told.at_ns))
     memory = replace(memory, held=tuple(held))
     return _change(memory, told.cluster, reachable=False) if told.outcome == "silent" else memory
@@ -181,10 +182,10 @@ def _listen(memory: Memory, heard: Heard, cancels: list[tuple[str, int]]) -> Mem
         elif one.order.copy_number in heard.live:
             if one.state == "left":
                 cancels.append((one.cluster, one.order.copy_number))
-            held.append(replace(one, state="there") if one.state == "asked" else one)
-        elif one.at_ns >= heard.asked_ns:
-            held.append(one)  # the answer is older than the submit
-        elif one.state == "asked":
+            held.append(one if one.state == "left" else replace(one, state="there"))
+        elif one.state == "asked" or one.at_ns >= heard.asked_ns:
+            held.append(one)  # the answer is older than the submit, or passed one that is under way
+        elif one.state == "silent":
             waiting.append(one.order)
     return replace(memory, held=tuple(held), waiting=tuple(waiting))
 

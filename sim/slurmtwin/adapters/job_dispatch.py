@@ -94,7 +94,8 @@ class JobDispatcher:
     @property
     def idle(self) -> bool:
         """Every job has come and is with a cluster that answered for it."""
-        return not (self._to_come or self._memory.waiting or any(h.state == "asked" for h in self._memory.held))
+        open_ = any(held.state in ("asked", "silent") for held in self._memory.held)
+        return not (self._to_come or self._memory.waiting or open_)
 
     def start(self) -> None:
         """Ask for loads at 0 and every staleness after it; jobs come at their times."""

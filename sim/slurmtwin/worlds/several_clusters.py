@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.job_dispatch import ClusterPort, JobDispatcher
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.several_clusters import dispatch_of, member, own_jobs
 from slurmtwin.engine.environment import Environment
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 NEXT_SEED: Final = 1_000_003
 """Clusters draw from streams of their own: each has its own seed, so far from the last one's."""
+REQUEST_NS: Final = (3 * MS, 30 * MS)
+"""Answers of slurmrestd to the dispatcher take 5 to 30 ms in the first recordings of x83 and x84."""
 WHOLE: Final = (Kind.RUN_STARTED, Kind.RUN_ENDED)
 
 
@@ -48,6 +51,11 @@ class MemberWorld(PodWorld):
 
     def _stalled(self, _argument: object) -> None:
         """All together are never still: the dispatcher asks."""
+
+    @property
+    def request(self) -> Callable[[], int]:
+        """How long a request of the dispatcher is on its way to slurmctld."""
+        return self.streams.uniform_ns("dispatcher.request", *REQUEST_NS)
 
     @property
     def quiet(self) -> bool:
@@ -88,7 +96,7 @@ class SeveralClusters(TwinWorld):
         first = next(iter(self.members.values()))
         self.costs, self.costs_origin = first.costs, first.costs_origin
         ports = {
-            name: ClusterPort(self.env, one.cluster, one.answers, spec.patience, one.draw("submit"))
+            name: ClusterPort(self.env, one.cluster, one.answers, spec.patience, one.request)
             for name, one in self.members.items()
         }
         self.dispatcher = JobDispatcher(self.env, spec, ports, own_jobs(all_jobs, ""), cpus_of, self._maybe_over)
