@@ -242,10 +242,10 @@ def _as_expected(cell: Cell, spans: Spans) -> str:
 def _against(card: Card, cell: Cell, recorded: Recorded, times: CellTimes, root: Path) -> tuple[str, str, int]:
     """Recorded spans in words; all of them inside the twin's from the same start, within UNIT; the worst distance."""
     phase = card.phase(cell, recorded=True)
-    pairs = [
-        (span(read_rows(folder), phase), times.recorded[folder.relative_to(root).as_posix()])
-        for folder in recordings_of(recorded.scenario, root)
-    ]
+    folders = {folder.relative_to(root).as_posix(): folder for folder in recordings_of(recorded.scenario, root)}
+    if new := sorted(folders.keys() - times.recorded.keys()):
+        raise InputError(f"{cell.key}: no twin was run from the start of {new[0]}", hint="slurmtwin designs --renew")
+    pairs = [(span(read_rows(folder), phase), times.recorded[name]) for name, folder in folders.items()]
     if not pairs:
         raise InputError(f"{cell.key}: {recorded.scenario} has no recordings")
     shown = ["never" if one.length_ns is None else f"{one.length_ns / SECOND:.1f}" for one, _ in pairs]

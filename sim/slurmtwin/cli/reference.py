@@ -32,6 +32,7 @@ MECHANISMS = {
     "slurm_pods": "Slurm's daemons in containers", "kubelet": "A machine: kubelet and container runtime",
     "kube_scheduler": "Kubernetes' scheduler", "controllers": "Kubernetes' controllers",
     "api_server": "API server, watches and caches", "autoscaler": "Autoscalers",
+    "slurm_bridge": "slurm-bridge",
 }  # fmt: skip
 """Room of slurmtwin.models -> what it is."""
 

@@ -73,23 +73,18 @@ def test_further_looks_narrow_a_case(known: ModuleType) -> None:
 def test_the_kept_table_is_of_all_cases_and_keeps_the_bar(known: ModuleType) -> None:
     """The truth inside in at least 90 of 100, no interval wider than a tenth of its answer.
 
-    A row says what its last look has spent. Rows of 0.05 are of one look alone, at 95 %: the rule before further looks
-    were paid for. The page says how many there are.
+    A row says what its last look has spent, by the rule that pays for each look.
     """
     rows = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
     assert [int(row["case"]) for row in rows] == list(range(100))
-    inside = before = 0
+    inside = 0
     for row in rows:
         case = known.case_of(row["kind"], int(row["seed"]))
         assert case.truth == int(row["truth"])
         found = known.Found(case, *(int(row[name]) for name in ("plan", "low", "high", "traces")))
         assert found.narrow, row
         inside += found.inside
-        if float(row["spent"]) == 0.05:
-            before += 1
-        else:
-            assert float(row["spent"]) == known.SPENT[known.LOOKS.index(found.traces)]
+        assert float(row["spent"]) == known.SPENT[known.LOOKS.index(found.traces)]
     assert inside >= 90
     page = (Path(__file__).parents[3] / "docs/planning.md").read_text(encoding="utf-8")
     assert f"| truth inside the interval | {inside} |" in page
-    assert f"| rows of the rule before, one look at 95 % | {before} |" in page

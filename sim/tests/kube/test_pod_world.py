@@ -19,7 +19,9 @@ from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
 FOLDERS = (FAULTS, FAULTS.parent / "operator")
-RECORDED = sorted({path.parent.parent.name for path in FAULTS.parent.glob("recordings/*/26.05/pods")})
+SEVERAL = {path.stem for path in (FAULTS.parent / "clusters").glob("*.yaml")}
+"""Scenarios of several clusters (test_several_clusters.py)."""
+RECORDED = sorted({path.parent.parent.name for path in FAULTS.parent.glob("recordings/*/26.05/pods")} - SEVERAL)
 
 
 def scenario(name: str) -> Scenario:

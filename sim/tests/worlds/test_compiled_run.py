@@ -229,14 +229,14 @@ def test_every_way_to_run_is_looked_at() -> None:
         "schema_", "name", "title", "source", "cluster", "slurm", "pods", "workload", "faults", "host", "expect",
         "budget", "after",
     }  # fmt: skip
-    assert set(Workload.model_fields) == {"jobs", "file", "generate", "dispatch"}
+    assert set(Workload.model_fields) == {"jobs", "file", "generate", "dispatch", "users", "services"}
     assert set(Budget.model_fields) == {"max_events", "max_time", "wall_limit"}
     assert set(Host.model_fields) == {"factor", "noise"}
     assert {field.name for field in fields(TwinOptions)} == {
         "seed", "replication", "tie_seed", "folder", "keep", "times", "costs", "durations", "scaled", "core", "watch",
-        "on_start", "operator",
+        "on_start", "operator", "still",
     }  # fmt: skip
     assert {field.name for field in fields(StartTimes)} == {
         "epoch_ns", "slurmctld_ns", "slurmd_ns", "submit_ns", "fault_ns", "lease_ns", "pod_node", "workers_ns",
-        "members",
+        "members", "pings",
     }  # fmt: skip
