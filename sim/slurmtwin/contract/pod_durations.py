@@ -33,6 +33,7 @@ RULES: Final[dict[str, str]] = {
     "shutdown-wait": "slurmctld as backup: pause after it told the primary to end (SHUTDOWN_WAIT)",
     "supervisor-restart": "supervisord: a process is gone until it is started again",
     "pleg-relist": "kubelet: period of the look at container states",
+    "restart-back-off": "kubelet: pause before the second restart of a container (10 s); doubled at each further one",
     "config-map-sync": "kubelet: pause until a pod, and with it its mounted ConfigMaps, is synced again",
     "readiness-period": "kubelet: pause between two startup or readiness probes of an operator's pods (10 s)",
     "operator-poll": "operator: pause until its next pass where nothing happens (carrier.poll_s of its design)",

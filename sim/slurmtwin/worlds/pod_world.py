@@ -442,7 +442,10 @@ class KubePart:
         runtime.machine_memory = node.status.memory
         runtime.images |= {"slurmctld", "slurmd", "slurmrestd", "observer", IMAGE}
         defaults = kubelet_defaults(self._cluster.kubernetes)
-        defaults = replace(defaults, relist_ns=world.scaled("pleg-relist", defaults.relist_ns))
+        defaults = replace(
+            defaults, relist_ns=world.scaled("pleg-relist", defaults.relist_ns),
+            back_off_base_ns=world.scaled("restart-back-off", defaults.back_off_base_ns),
+        )  # fmt: skip
         sections = pod_objects.kubelets(self._cluster)
         section = sections[min(place, len(sections) - 1)]
         cpus, memory = node.status.milli_cpu // 1000, node.status.memory

@@ -70,7 +70,7 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
         "config-map-sync": "x10-config-in-place", "operator-poll": "x33-slinky",
         "readiness-period": "../operator/op-scale", "operator-requeue": "../operator/op-scale",
         "operator-lease": "../operator/op-operator-killed", "backfill-interval": "x62-slurmd-crash-main",
-        "resolver-timeout": "x88-dns-outage",
+        "resolver-timeout": "x88-dns-outage", "restart-back-off": "x62-crash-loop",
     }  # fmt: skip
     scenario = load_scenario(FAULTS / f"{where[rule]}.yaml")
     runs = [
