@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Sequence
@@ -58,7 +59,7 @@ def run_scenario(order: RunOrder) -> RunAnswer:
 
 def _run(cluster: Cluster, order: RunOrder, repetition: int) -> RunAnswer:
     ran = run_once(cluster, order.scenario, order.jobs, say, repetition=repetition, repetitions=max(3, repetition))
-    manifest = build_manifest(order.scenario, ran, cluster, repetition)
+    manifest = build_manifest(order.scenario, ran, [cluster], repetition)
     if order.folder is not None:
         write_folder(order.folder, manifest, ran.events, order.scenario, order.jobs, ran.passes)
     return RunAnswer(manifest, ran.events)
@@ -79,8 +80,16 @@ def _image_of(node: str) -> str:
     return docker("inspect", "-f", "{{.Image}}", node).stdout.strip()
 
 
-def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetition: int) -> Manifest:
-    """Provenance of one run on Kubernetes: images, versions, clocks, load, lateness of faults."""
+def fingerprint() -> dict[str, Any]:
+    """The host, as far as it makes the numbers."""
+    model = next(
+        (x.split(":", 1)[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x), ""
+    )
+    return {"kernel": platform.release(), "cpu": model, "cpus": os.cpu_count() or 1}
+
+
+def build_manifest(scenario: Scenario, ran: RanOnce, clusters: Sequence[Cluster], repetition: int) -> Manifest:
+    """Provenance of one run on Kubernetes: images, versions, host, clocks, load, lateness of faults and dispatcher."""
     version = scenario.slurm.version
     facts = cluster_facts(scenario).to_dict() | {"controllers": list(controllers_of(scenario))}
     operator = operated.operator_of(scenario)
@@ -95,11 +104,14 @@ def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetitio
         replication=repetition,
         software={
             **software_block(), "slurm": version, "packages": slurm_images.packages(version),
-            "kubernetes": pins().kubernetes, "node_image": _image_of(cluster.control_plane), "images": images,
+            "kubernetes": pins().kubernetes, "node_image": _image_of(clusters[0].control_plane), "images": images,
             **({"operator": operated.provenance(operator)} if operator else {}),
         },
         parameters={"slurm_version": version, "factor": 1.0, "epoch_ns": ran.zero_ns, "cluster": facts},
-        environment=environment_block() | {"kube_nodes": len(cluster.nodes)},
+        environment={
+            **environment_block(), "host": fingerprint(), "kube_nodes": sum(len(one.nodes) for one in clusters),
+            **({"clusters": len(clusters)} if len(clusters) > 1 else {}),
+        },
         resources={
             "wall_s": round(ran.wall_s, 1), "host_load": round(max(ran.load), 2),
             "host_load_before": round(ran.load[0], 2), "idle_s": round(ran.idle_s, 2),
@@ -116,6 +128,7 @@ def build_manifest(scenario: Scenario, ran: RanOnce, cluster: Cluster, repetitio
                 for o in ran.offsets
             },
             **({"accounting": ran.accounting} if ran.accounting is not None else {}),
+            **({"dispatcher_late_ms": round(late, 2)} if (late := ran.dispatcher_late_ms) is not None else {}),
         },
     )  # fmt: skip
 

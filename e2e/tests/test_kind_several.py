@@ -20,10 +20,11 @@ from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.contract.several_clusters import member, own_jobs
 from slurmtwin.contract.world import RunOrder
 from slurmtwin_e2e import kind_world
-from slurmtwin_e2e.kind import batch, dispatching, several
+from slurmtwin_e2e.kind import batch, dispatching, lifecycle, several, slurm_images
 from slurmtwin_e2e.kind.faults import kube, network
 from slurmtwin_e2e.kind.faults.base import FaultError, PodPlace
 from slurmtwin_e2e.kind.manifests.slurm_files import slurm_conf, workers_of
+from slurmtwin_e2e.kind.runner import RanOnce
 
 S = 1_000_000_000
 FILES = sorted((Path(__file__).parents[2] / "scenarios" / "clusters").glob("*.yaml"))
@@ -280,30 +281,48 @@ def test_a_whole_cluster_is_paused_in_one_call(monkeypatch: pytest.MonkeyPatch) 
         one.prove()
 
 
-def ran(**more: Any) -> several.RanOnce:
+def ran(**more: Any) -> RanOnce:
     """A run without anything wrong."""
     values: dict[str, Any] = {
         "events": [], "stop_reason": "done", "zero_ns": 0, "idle_s": 1.0, "wall_s": 1.0, "load": (1.0, 1.0),
         "late_ms": [1.0], "offsets": [], "watch_delay_ns": (1, 1, 1), "fault_errors": [], "accounting": None,
     }  # fmt: skip
-    return several.RanOnce(**(values | more))
+    return RanOnce(**(values | more))
 
 
 @pytest.mark.parametrize(
-    ("made", "late", "says"),
+    ("made", "says"),
     [
-        (ran(stop_reason="hole"), 0.0, "hole"),
-        (ran(stop_reason="dispatcher"), 0.0, "dispatcher"),
-        (ran(late_ms=[2000.0]), 0.0, "too busy"),
-        (ran(), 1500.0, "too busy"),
+        (ran(stop_reason="hole"), "hole"),
+        (ran(stop_reason="dispatcher"), "dispatcher"),
+        (ran(late_ms=[2000.0]), "too busy"),
+        (ran(dispatcher_late_ms=1500.0), "too busy"),
     ],
 )
-def test_a_run_that_went_wrong_is_not_recorded(made: several.RanOnce, late: float, says: str, tmp_path: Path) -> None:
+def test_a_run_that_went_wrong_is_not_recorded(made: RanOnce, says: str, tmp_path: Path) -> None:
     """A hole, a dispatcher that ended, a late fault, a late request: no folder."""
     one = batch.Wanted(scenario(), 1, 1)
-    said = several.record_one([], one, tmp_path, 3, None, run=lambda *_, **__: (made, late))
+    said = batch.record_run([], one, tmp_path, 3, None, run=lambda *_, **__: made)
     assert says in said
     assert not list(tmp_path.iterdir())
+
+
+def test_the_manifest_tells_the_size_of_all_clusters_and_the_dispatchers_lateness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run on one cluster says neither of clusters nor of a dispatcher."""
+    monkeypatch.setattr(kind_world, "image_id", lambda _name: "sha256:1")
+    monkeypatch.setattr(kind_world, "_image_of", lambda _node: "sha256:2")
+    monkeypatch.setattr(slurm_images, "packages", lambda _version: {})
+    clusters: list[Any] = [SimpleNamespace(nodes=("cp", "w"), control_plane="cp")] * 2
+    both = kind_world.build_manifest(scenario(), ran(dispatcher_late_ms=7.123), clusters, 1)
+    alone = kind_world.build_manifest(member(scenario(), 0), ran(), clusters[:1], 1)
+    assert (both.environment["kube_nodes"], both.environment["clusters"]) == (4, 2)
+    assert both.results["dispatcher_late_ms"] == 7.12
+    assert alone.environment["kube_nodes"] == 2
+    assert "clusters" not in alone.environment
+    assert "dispatcher_late_ms" not in alone.results
+    assert both.environment["host"]["cpus"] >= 1
 
 
 def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
@@ -312,7 +331,7 @@ def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
     def failing(*_: Any, **__: Any) -> Any:
         raise SlurmtwinError("no cluster")
 
-    assert "no cluster" in several.record_one([], batch.Wanted(scenario(), 1, 1), tmp_path, 3, None, run=failing)
+    assert "no cluster" in batch.record_run([], batch.Wanted(scenario(), 1, 1), tmp_path, 3, None, run=failing)
 
 
 def test_the_world_kind_runs_several_clusters_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,9 +346,9 @@ def test_the_world_kind_runs_several_clusters_too(tmp_path: Path, monkeypatch: p
         yield ["one", "two"]
 
     manifest = Manifest("kind", "case", "", 0, results={"run_id": "case-1"})
-    monkeypatch.setattr(several.lifecycle, "running", running)
-    monkeypatch.setattr(several, "run_together", lambda *_, **__: (ran(events=[row]), 0.0))
-    monkeypatch.setattr(several, "manifest_of", lambda *_: manifest)
+    monkeypatch.setattr(lifecycle, "running", running)
+    monkeypatch.setattr(several, "run_together", lambda *_, **__: ran(events=[row]))
+    monkeypatch.setattr(several, "build_manifest", lambda *_: manifest)
     order = RunOrder(scenario=one, jobs=tuple(listed_jobs(one)), folder=tmp_path / "run", seed=0, replication=0)
     answer = kind_world.run_scenario(order)
     assert asked == [["a", "b"]]

@@ -8,16 +8,15 @@ what they wait for are timers, and the host's load stands in every manifest.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError, SlurmtwinError
@@ -29,7 +28,7 @@ from slurmtwin_e2e.kind import deploy, lifecycle, operated
 from slurmtwin_e2e.kind.attach import attach, is_made_of
 from slurmtwin_e2e.kind.beside import Beside
 from slurmtwin_e2e.kind.cluster import Cluster
-from slurmtwin_e2e.kind.runner import check_scenario, run_once
+from slurmtwin_e2e.kind.runner import RanOnce, check_scenario, run_once
 from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
 
 ALONE: Final = ("kube_node.", "api_server.", "dns.", "watch.", "image.")
@@ -125,41 +124,44 @@ def groups(wanted: Sequence[Wanted], beside: int) -> Iterator[list[Wanted]]:
             yield rest[start : start + beside]
 
 
-def fingerprint() -> dict[str, Any]:
-    """The host, as far as it makes the numbers."""
-    model = next(
-        (x.split(":", 1)[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x), ""
-    )
-    return {"kernel": platform.release(), "cpu": model, "cpus": os.cpu_count() or 1}
+def record_run(
+    clusters: Sequence[Cluster], one: Wanted, root: Path, repetitions: int, keep: Path | None,
+    run: Callable[..., RanOnce], beside: int = 1,
+) -> str:  # fmt: skip
+    """Record what `run` (scenario, jobs, say, …) makes on these clusters, one of `beside` runs at once.
+
+    "" or what went wrong; then nothing is written.
+    """
+    name = f"{one.scenario.name}-{one.repetition}"
+    try:
+        jobs = list(listed_jobs(one.scenario))
+        ran = run(
+            one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
+            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None,
+        )  # fmt: skip
+    except (SlurmtwinError, OSError) as error:
+        return f"{name}: {error}"
+    if ran.stop_reason not in GOOD:
+        return f"{name}: {ran.stop_reason} {ran.fault_errors}"
+    if ran.latest_ms > LATE_LIMIT_MS:
+        return f"{name}: a fault or request came {ran.latest_ms:.0f} ms late, the host was too busy: not recorded"
+    manifest = build_manifest(one.scenario, ran, clusters, one.repetition)
+    beside_it = {"repetitions": repetitions, "runs_beside": beside}
+    manifest = replace(manifest, parameters=manifest.parameters | beside_it)
+    write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs, ran.passes)
+    say(f"{name}: recorded, {len(ran.events)} rows, at most {ran.latest_ms:.0f} ms late, load {ran.load}")
+    return ""
 
 
 def record_one(
     cluster: Cluster, one: Wanted, root: Path, repetitions: int, keep: Path | None, beside: Beside
 ) -> str:  # fmt: skip
-    """Record one run; "" or what went wrong (then nothing is written)."""
-    name = f"{one.scenario.name}-{one.repetition}"
+    """Record one run on one cluster; "" or what went wrong."""
+    run = partial(run_once, cluster, beside=beside)
     try:
-        jobs = list(listed_jobs(one.scenario))
-        ran = run_once(
-            cluster, one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
-            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None, beside=beside,
-        )  # fmt: skip
-    except (SlurmtwinError, OSError) as error:
-        return f"{name}: {error}"
+        return record_run([cluster], one, root, repetitions, keep, run, beside.members)
     finally:
         beside.leave()
-    if ran.stop_reason not in GOOD:
-        return f"{name}: {ran.stop_reason} {ran.fault_errors}"
-    if max(ran.late_ms, default=0.0) > LATE_LIMIT_MS:
-        return f"{name}: a fault was called {max(ran.late_ms):.0f} ms late, the host was too busy: not recorded"
-    manifest = build_manifest(one.scenario, ran, cluster, one.repetition)
-    manifest = replace(
-        manifest, environment=manifest.environment | {"host": fingerprint()},
-        parameters=manifest.parameters | {"repetitions": repetitions, "runs_beside": beside.members},
-    )  # fmt: skip
-    write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs, ran.passes)
-    say(f"{name}: recorded, {len(ran.events)} rows, late {ran.late_ms} ms, load {ran.load}")
-    return ""
 
 
 def record_batch(

@@ -73,6 +73,13 @@ class RanOnce:
     """sacct beside jobcomp (evidence.accounting_check); None without slurmdbd."""
     passes: list[str] = field(default_factory=list)
     """Lines of plans.jsonl that the operator recorded; none without one that does."""
+    dispatcher_late_ms: float | None = None
+    """How late the latest request of the dispatcher before several clusters was; None without one."""
+
+    @property
+    def latest_ms(self) -> float:
+        """How late the latest call of a fault, or request of the dispatcher, was."""
+        return max([*self.late_ms, self.dispatcher_late_ms or 0.0])
 
 
 def submit_actions(jobs: Sequence[JobRequest]) -> list[dict[str, Any]]:

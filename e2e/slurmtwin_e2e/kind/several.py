@@ -13,19 +13,19 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.clock import SECOND
-from slurmtwin.contract.errors import EnvironmentMissingError, InputError, SlurmtwinError
+from slurmtwin.contract.errors import EnvironmentMissingError, InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.listed_jobs import listed_jobs
-from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.contract.several_clusters import dispatch_of, has_several, member, own_jobs
 from slurmtwin.contract.world import RunAnswer, RunOrder
@@ -140,8 +140,8 @@ def _wait_until_serving(api: Api) -> None:
 def run_together(
     clusters: Sequence[Cluster], scenario: Scenario, jobs: Sequence[JobRequest], say: Say, *,
     repetition: int = 1, repetitions: int = 1, keep: Path | None = None,
-) -> tuple[RanOnce, float]:  # fmt: skip
-    """One run, and how late (ms) the dispatcher's latest request was."""
+) -> RanOnce:  # fmt: skip
+    """One run."""
     spec = dispatch_of(scenario)
     begun, load = time.monotonic(), os.getloadavg()[0]
     folder = Path(tempfile.mkdtemp(prefix="slurmtwin-dispatcher-"))
@@ -173,9 +173,8 @@ def run_together(
             _collect(one, notes, zero_ns, end_ns, why)
         if keep is not None:
             _keep(keep, members, folder)
-        return _answer(members, notes, why, zero_ns, end_ns, idle_s, begun, load), dispatching.late_ms(
-            notes, zero_ns, spec.staleness
-        )
+        late = dispatching.late_ms(notes, zero_ns, spec.staleness)
+        return _answer(members, notes, why, zero_ns, end_ns, idle_s, begun, load, late)
 
 
 def _enter_all(stack: ExitStack, waiting: Sequence[Any]) -> list[Member]:
@@ -263,7 +262,7 @@ def merge(tables: Sequence[tuple[str, Sequence[Event]]], more: Sequence[Event]) 
 
 def _answer(
     members: Sequence[Member], notes: Sequence[dict[str, Any]], why: str, zero_ns: int, end_ns: int, idle_s: float,
-    begun: float, load: float,
+    begun: float, load: float, dispatcher_late_ms: float,
 ) -> RanOnce:  # fmt: skip
     told = [row for row in dispatching.rows(notes, zero_ns) if row.t_ns <= end_ns - zero_ns]
     rows = merge([(one.name, one.rows) for one in members], told)
@@ -276,18 +275,7 @@ def _answer(
     return RanOnce(
         rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late,
         [offset for one in members for offset in one.offsets], max(one.delay_ns for one in members), errors, None,
-    )  # fmt: skip
-
-
-def manifest_of(
-    scenario: Scenario, ran: RanOnce, clusters: Sequence[Cluster], repetition: int, late: float
-) -> Manifest:
-    """As that of a run on one cluster, with the sizes of all and the dispatcher's lateness."""
-    made = build_manifest(scenario, ran, clusters[0], repetition)
-    sizes = {"kube_nodes": sum(len(cluster.nodes) for cluster in clusters), "clusters": len(clusters)}
-    return replace(
-        made, environment=made.environment | sizes | {"host": batch.fingerprint()},
-        results=made.results | {"dispatcher_late_ms": round(late, 2)},
+        dispatcher_late_ms=dispatcher_late_ms,
     )  # fmt: skip
 
 
@@ -299,38 +287,13 @@ def run_scenario(order: RunOrder) -> RunAnswer:
     check_several(order.scenario)
     repetition = order.replication or 1
     with lifecycle.running(order.scenario.clusters, say) as clusters:
-        ran, late = run_together(
+        ran = run_together(
             clusters, order.scenario, order.jobs, say, repetition=repetition, repetitions=max(3, repetition)
         )
-        manifest = manifest_of(order.scenario, ran, clusters, repetition, late)
+        manifest = build_manifest(order.scenario, ran, clusters, repetition)
     if order.folder is not None:
         write_folder(order.folder, manifest, ran.events, order.scenario, order.jobs)
     return RunAnswer(manifest, ran.events)
-
-
-def record_one(
-    clusters: Sequence[Cluster], one: batch.Wanted, root: Path, repetitions: int, keep: Path | None,
-    run: Callable[..., tuple[RanOnce, float]] = run_together,
-) -> str:  # fmt: skip
-    """Record one run; "" or what went wrong (then nothing is written)."""
-    name = f"{one.scenario.name}-{one.repetition}"
-    try:
-        jobs = list(listed_jobs(one.scenario))
-        ran, late = run(
-            clusters, one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
-            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None,
-        )  # fmt: skip
-    except (SlurmtwinError, OSError) as error:
-        return f"{name}: {error}"
-    if ran.stop_reason not in batch.GOOD:
-        return f"{name}: {ran.stop_reason} {ran.fault_errors}"
-    if max([late, *ran.late_ms]) > batch.LATE_LIMIT_MS:
-        return f"{name}: faults {ran.late_ms} ms, dispatcher {late:.0f} ms late, the host was too busy: not recorded"
-    manifest = manifest_of(one.scenario, ran, clusters, one.repetition, late)
-    manifest = replace(manifest, parameters=manifest.parameters | {"repetitions": repetitions, "runs_beside": 1})
-    write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs)
-    say(f"{name}: recorded, {len(ran.events)} rows, late {ran.late_ms} and {late:.0f} ms, load {ran.load}")
-    return ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -355,7 +318,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for one in wanted:
                 for cluster in clusters:
                     cluster.wait_until_running()
-                found = record_one(clusters, one, options.root, options.repetitions, options.keep)
+                run = partial(run_together, clusters)
+                found = batch.record_run(clusters, one, options.root, options.repetitions, options.keep, run)
                 failed += [found] if found else []
                 if found:
                     say(found)

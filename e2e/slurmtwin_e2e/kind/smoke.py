@@ -35,7 +35,7 @@ def run_one(cluster: Cluster, scenario: Scenario, out: Path, say: Say) -> list[s
     """Run one scenario into a folder; returns what is wrong with it, [] when all it names happened."""
     jobs = list(listed_jobs(scenario))
     ran = runner.run_once(cluster, scenario, jobs, say)
-    manifest = kind_world.build_manifest(scenario, ran, cluster, 1)
+    manifest = kind_world.build_manifest(scenario, ran, [cluster], 1)
     kind_world.write_folder(out / scenario.name, manifest, ran.events, scenario, jobs)
     wrong = [] if ran.stop_reason in GOOD else [f"ended by {ran.stop_reason}"]
     wrong += ran.fault_errors
