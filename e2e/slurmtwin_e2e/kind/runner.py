@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -175,7 +175,9 @@ def run_once(
         faults = FaultRunner(tools, planned, zero_ns, say)
         faults.start()
         reader.start()
-        why, end_ns = _wait(deployed, scenario, len(jobs), zero_ns, faults)
+        why, end_ns = wait_for_end(
+            scenario, zero_ns, lambda: not faults.alive and jobs_over(deploy.notes(deployed.evidence), len(jobs))
+        )
         faults.undo()
         pinned += pinned_now(tools)
         changes = collector.stop()
@@ -185,11 +187,7 @@ def run_once(
         steps = sorted(faults.steps, key=lambda step: step.before_ns)
         looked = [*pinned, *sampled]
         rows, holes = run_rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, looked)
-        errors = [step.text for step in steps if step.what == "failed"]
-        shown = leaks.leaked(rows, deployed.files)
-        errors += [f"a row shows a piece of {name}" for name in shown]
-        why = LEAK if shown else HOLE if holes else "fault" if errors else why
-        late = [(s.before_ns - s.planned_ns) / 1e6 for s in steps if s.what == "injected"]
+        spoilt, errors = shortcomings(rows, steps, [deployed.files], holes)
         if keep is not None:
             shutil.copytree(deployed.evidence, keep, dirs_exist_ok=True)
         passes: list[str] = []
@@ -197,8 +195,8 @@ def run_once(
             passes = record.passes(cluster.shared / operator.record, namespace, deployed.began_ns)
         beside.wait("over")
         return RanOnce(
-            rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late, offsets, delay,
-            errors, _accounting(scenario, deployed), passes,
+            rows, spoilt or why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]),
+            lateness_ms(steps), offsets, delay, errors, _accounting(scenario, deployed), passes,
         )  # fmt: skip
     finally:
         collector.stop()
@@ -214,28 +212,45 @@ def _accounting(scenario: Scenario, deployed: Deployed) -> dict[str, Any] | None
     return evidence.accounting_check(deploy.notes(deployed.evidence), read_jobcomp(deployed.evidence, "jobcomp.log"))
 
 
-def _jobs_ended(lines: Sequence[dict[str, Any]], count: int) -> bool:
+def jobs_over(lines: Sequence[dict[str, Any]], count: int) -> bool:
+    """Were `count` jobs submitted by the observer, and is none of those that it knows still to end?"""
     states = {line["name"]: line["state"] for line in lines if line["what"] == "job"}
     answered = [line for line in lines if line["what"] == "action" and line["action"]["do"] == "submit"]
-    over = [state for state in states.values() if state.split("+")[0] in ENDED or state == "GONE"]
-    return len(answered) >= count and len(over) == len(states) and len(states) >= count
+    over = all(state.split("+")[0] in ENDED or state == "GONE" for state in states.values())
+    return over and len(answered) >= count and len(states) >= count
 
 
-def _wait(
-    deployed: Deployed, scenario: Scenario, count: int, zero_ns: int, faults: FaultRunner
-) -> tuple[str, int]:  # fmt: skip
-    """(why, unix ns) of the end: all jobs ended and all faults done, and then `after`; or the budget's time."""
+def wait_for_end(
+    scenario: Scenario, zero_ns: int, over: Callable[[], bool], broken: Callable[[], str] = str
+) -> tuple[str, int]:
+    """(why, unix ns) of the end: `over` for `after` on end, the budget's time, or a reason that `broken` tells."""
     limit = zero_ns + (scenario.budget.max_time or DEFAULT_MAX_NS)
     over_since: int | None = None
     while True:
         now = time.time_ns()
         if now >= limit:
             return "max_time", now
-        over = now > zero_ns and not faults.alive and _jobs_ended(deploy.notes(deployed.evidence), count)
-        over_since = (over_since or now) if over else None
+        if why := broken():
+            return why, now
+        over_since = (over_since or now) if now > zero_ns and over() else None
         if over_since is not None and now - over_since >= scenario.after:
             return "done", now
         time.sleep(0.5)
+
+
+def shortcomings(
+    rows: Sequence[Event], steps: Sequence[Step], files: Sequence[Mapping[str, bytes]], holes: int
+) -> tuple[str, list[str]]:
+    """(what spoils a run, each error in words): a secret of these files in a row, a lost watch, a failed fault."""
+    errors = [step.text for step in steps if step.what == "failed"]
+    shown = [name for secrets in files for name in leaks.leaked(rows, secrets)]
+    errors += [f"a row shows a piece of {name}" for name in shown]
+    return LEAK if shown else HOLE if holes else "fault" if errors else "", errors
+
+
+def lateness_ms(steps: Sequence[Step]) -> list[float]:
+    """How late each fault was called."""
+    return [(step.before_ns - step.planned_ns) / 1e6 for step in steps if step.what == "injected"]
 
 
 def pinned_now(tools: Reach) -> list[Event]:

@@ -32,7 +32,7 @@ from slurmtwin.contract.world import RunAnswer, RunOrder
 from slurmtwin_e2e.kind import batch, deploy, dispatching, lifecycle, runner
 from slurmtwin_e2e.kind.api import Api, ApiError
 from slurmtwin_e2e.kind.cluster import Cluster
-from slurmtwin_e2e.kind.collect import clocks, leaks, metrics
+from slurmtwin_e2e.kind.collect import clocks, metrics
 from slurmtwin_e2e.kind.collect.collector import Collector
 from slurmtwin_e2e.kind.deploy import Deployed
 from slurmtwin_e2e.kind.faults.base import Reach, reach
@@ -40,7 +40,7 @@ from slurmtwin_e2e.kind.faults.network import door
 from slurmtwin_e2e.kind.faults.schedule import FaultRunner
 from slurmtwin_e2e.kind.manifests.slurm_files import CTLD_PORT, SERVES_PROBES, controllers_of
 from slurmtwin_e2e.kind.programs import Say
-from slurmtwin_e2e.kind.runner import DEFAULT_MAX_NS, ENDED, HOLE, LEAD_NS, LEAK, RanOnce
+from slurmtwin_e2e.kind.runner import LEAD_NS, RanOnce
 from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
 
 THAW_LIMIT_S: Final = 120.0
@@ -72,8 +72,7 @@ class Member:
     @property
     def over(self) -> bool:
         """No job that its observer knows is still to end."""
-        states = {line["name"]: line["state"] for line in deploy.notes(self.deployed.evidence) if line["what"] == "job"}
-        return all(state.split("+")[0] in ENDED or state == "GONE" for state in states.values())
+        return runner.jobs_over(deploy.notes(self.deployed.evidence), 0)
 
 
 def check_several(scenario: Scenario) -> None:
@@ -164,7 +163,9 @@ def run_together(
             one.faults = FaultRunner(one.tools, planned, zero_ns, say)
             one.faults.start()
             one.reader.start()
-        why, end_ns = _wait(members, scenario, process, len(jobs), zero_ns)
+        why, end_ns = runner.wait_for_end(
+            scenario, zero_ns, lambda: _over(members, process, len(jobs)), lambda: "" if process.alive else "dispatcher"
+        )
         process.stop()
         notes = process.notes()
         for one in members:
@@ -195,26 +196,12 @@ def _enter_all(stack: ExitStack, waiting: Sequence[Any]) -> list[Member]:
     return members
 
 
-def _wait(
-    members: Sequence[Member], scenario: Scenario, process: dispatching.DispatcherProcess, count: int, zero_ns: int
-) -> tuple[str, int]:
-    """(why, unix ns) of the end: all jobs sent and ended in every cluster, all faults done; or the budget's time."""
-    limit = zero_ns + (scenario.budget.max_time or DEFAULT_MAX_NS)
-    over_since: int | None = None
-    while True:
-        now = time.time_ns()
-        if now >= limit:
-            return "max_time", now
-        if not process.alive:
-            return "dispatcher", now
-        sent = {copy % 1_000_000_000 for copy in dispatching.submitted(process.notes())}
-        direct = sum(len(one.jobs) for one in members)
-        busy = any(one.faults is not None and one.faults.alive for one in members)
-        over = now > zero_ns and len(sent) + direct >= count and not busy and all(one.over for one in members)
-        over_since = (over_since or now) if over else None
-        if over_since is not None and now - over_since >= scenario.after:
-            return "done", now
-        time.sleep(0.5)
+def _over(members: Sequence[Member], process: dispatching.DispatcherProcess, count: int) -> bool:
+    """All jobs are sent and ended in every cluster, and all faults done."""
+    sent = {copy % 1_000_000_000 for copy in dispatching.submitted(process.notes())}
+    direct = sum(len(one.jobs) for one in members)
+    busy = any(one.faults is not None and one.faults.alive for one in members)
+    return len(sent) + direct >= count and not busy and all(one.over for one in members)
 
 
 def _collect(one: Member, notes: Sequence[dict[str, Any]], zero_ns: int, end_ns: int, why: str) -> None:
@@ -267,15 +254,12 @@ def _answer(
     told = [row for row in dispatching.rows(notes, zero_ns) if row.t_ns <= end_ns - zero_ns]
     rows = merge([(one.name, one.rows) for one in members], told)
     steps = [step for one in members if one.faults is not None for step in one.faults.steps]
-    errors = [step.text for step in steps if step.what == "failed"]
-    shown = [name for one in members for name in leaks.leaked(rows, one.deployed.files)]
-    errors += [f"a row shows a piece of {name}" for name in shown]
-    why = LEAK if shown else HOLE if any(one.holes for one in members) else "fault" if errors else why
-    late = [(s.before_ns - s.planned_ns) / 1e6 for s in steps if s.what == "injected"]
+    holes = sum(one.holes for one in members)
+    spoilt, errors = runner.shortcomings(rows, steps, [one.deployed.files for one in members], holes)
     return RanOnce(
-        rows, why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]), late,
-        [offset for one in members for offset in one.offsets], max(one.delay_ns for one in members), errors, None,
-        dispatcher_late_ms=dispatcher_late_ms,
+        rows, spoilt or why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]),
+        runner.lateness_ms(steps), [offset for one in members for offset in one.offsets],
+        max(one.delay_ns for one in members), errors, None, dispatcher_late_ms=dispatcher_late_ms,
     )  # fmt: skip
 
 
