@@ -18,12 +18,11 @@ from slurmtwin.contract.jobs import JobRequest, to_dict
 from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block, write_manifest
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin.contract.world import conditions_sha256
-from slurmtwin_e2e.collect.run_events import build_events
+from slurmtwin_e2e.collect.run_events import build_events, rounded
 from slurmtwin_e2e.facts import cluster_facts, cpus_of_nodes
 from slurmtwin_e2e.lateness import lateness_of
 from slurmtwin_e2e.run import RawRun
 
-MICRO: Final = 1_000
 TRACE_KINDS: Final = (Kind.JOB_SUBMITTED, Kind.JOB_STARTED, Kind.JOB_ENDED)
 RUN_KINDS: Final = (Kind.RUN_STARTED, Kind.RUN_ENDED, Kind.SLURMCTLD_STARTED, Kind.SLURMD_STARTED)
 """What a recording of a trace keeps: rows of jobs, and what the twin must start from."""
@@ -191,7 +190,7 @@ def read_run(
     """Manifest and event table of a raw run. Raises IncompleteRunError when the driver did not finish."""
     if not any(note["what"] == "finished" for note in _notes(raw)):
         raise IncompleteRunError(f"{place.run_id}: the driver did not finish")
-    events = [_rounded(event) for event in run_events(scenario, raw)]
+    events = [rounded(event) for event in run_events(scenario, raw)]
     return build_manifest(place, scenario, jobs, raw, events, packages), events
 
 
@@ -201,8 +200,3 @@ def resolved_text(scenario: Scenario, place: Place) -> str:
     document["slurm"]["version"] = place.version
     document["host"]["factor"] = place.factor
     return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
-
-
-def _rounded(event: Event) -> Event:
-    """Times to microseconds: finer digits are noise, and cost space."""
-    return event._replace(t_ns=round(event.t_ns / MICRO) * MICRO)

@@ -17,7 +17,7 @@ from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.contract.several_clusters import member, own_jobs
+from slurmtwin.contract.several_clusters import member, one_table, own_jobs
 from slurmtwin.contract.world import RunOrder
 from slurmtwin_e2e import kind_world
 from slurmtwin_e2e.kind import batch, dispatching, lifecycle, several, slurm_images
@@ -155,7 +155,7 @@ def test_one_table_of_all_clusters() -> None:
             Event(at, Kind.POD_READY, "apiserver", node="n"), Event(9, Kind.RUN_ENDED, "harness"),
         ]  # fmt: skip
 
-    rows = several.merge([("a", table(5000)), ("b", table(3000))], [Event(4000, Kind.CLIENT_ANSWERED, "dispatcher")])
+    rows = one_table([("a", table(5000)), ("b", table(3000))], [Event(4000, Kind.CLIENT_ANSWERED, "dispatcher")])
     assert [row.kind for row in rows].count(Kind.RUN_STARTED) == 1
     assert [row.kind for row in rows].count(Kind.RUN_ENDED) == 1
     assert [row.t_ns for row in rows] == sorted(row.t_ns for row in rows)

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from slurmtwin.contract.clock import US
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.hostlist import compress, expand
 from slurmtwin_e2e.collect.job_numbers import JobNumbers, learn
@@ -52,6 +53,11 @@ def detail(**values: Any) -> str | None:
     """The canonical JSON text, without empty values; None for nothing."""
     kept = {k: v for k, v in values.items() if v not in (None, "")}
     return json.dumps(kept, sort_keys=True, separators=(",", ":")) if kept else None
+
+
+def rounded(event: Event) -> Event:
+    """Times to microseconds: finer digits are noise, and cost space."""
+    return event._replace(t_ns=round(event.t_ns / US) * US)
 
 
 def hosts(text: str) -> str:

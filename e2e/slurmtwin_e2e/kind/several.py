@@ -23,12 +23,13 @@ from typing import Any, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import EnvironmentMissingError, InputError
-from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.events import Event
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.contract.several_clusters import dispatch_of, has_several, member, own_jobs
+from slurmtwin.contract.several_clusters import dispatch_of, has_several, member, one_table, own_jobs
 from slurmtwin.contract.world import RunAnswer, RunOrder
+from slurmtwin_e2e.collect.run_events import rounded
 from slurmtwin_e2e.kind import batch, deploy, dispatching, lifecycle, runner
 from slurmtwin_e2e.kind.api import Api, ApiError
 from slurmtwin_e2e.kind.cluster import Cluster
@@ -44,8 +45,6 @@ from slurmtwin_e2e.kind.runner import LEAD_NS, RanOnce
 from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
 
 THAW_LIMIT_S: Final = 120.0
-STARTS_AND_ENDS: Final = (Kind.RUN_STARTED, Kind.RUN_ENDED)
-MICRO: Final = 1000
 
 
 @dataclass(slots=True)
@@ -228,31 +227,12 @@ def _keep(target: Path, members: Sequence[Member], folder: Path) -> None:
             shutil.copy(folder / name, target / f"dispatcher-{name}")
 
 
-def merge(tables: Sequence[tuple[str, Sequence[Event]]], more: Sequence[Event]) -> list[Event]:
-    """One table of all clusters' in time order: rows name their cluster, the run begins and ends once."""
-    entries: list[tuple[Event, int | None]] = []
-    for place, (name, rows) in enumerate(tables):
-        first = len(entries)
-        for row in rows:
-            whole = row.kind in STARTS_AND_ENDS
-            cause = None if row.cause_seq is None else first + row.cause_seq
-            entries.append((row if whole else row._replace(cluster=name), -1 if whole and place else cause))
-    entries += [(row._replace(t_ns=round(row.t_ns / MICRO) * MICRO), None) for row in more]
-    kept = [number for number, (_, cause) in enumerate(entries) if cause != -1]
-    kept.sort(key=lambda number: entries[number][0].t_ns)
-    place_of = {number: seq for seq, number in enumerate(kept)}
-    return [
-        entries[number][0]._replace(cause_seq=None if (cause := entries[number][1]) is None else place_of[cause])
-        for number in kept
-    ]
-
-
 def _answer(
     members: Sequence[Member], notes: Sequence[dict[str, Any]], why: str, zero_ns: int, end_ns: int, idle_s: float,
     begun: float, load: float, dispatcher_late_ms: float,
 ) -> RanOnce:  # fmt: skip
-    told = [row for row in dispatching.rows(notes, zero_ns) if row.t_ns <= end_ns - zero_ns]
-    rows = merge([(one.name, one.rows) for one in members], told)
+    told = [rounded(row) for row in dispatching.rows(notes, zero_ns) if row.t_ns <= end_ns - zero_ns]
+    rows = one_table([(one.name, one.rows) for one in members], told)
     steps = [step for one in members if one.faults is not None for step in one.faults.steps]
     holes = sum(one.holes for one in members)
     spoilt, errors = runner.shortcomings(rows, steps, [one.deployed.files for one in members], holes)

@@ -7,10 +7,17 @@ back; all others are the dispatcher's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.scenario import Dispatch, Fault, Scenario
+
+WHOLE: Final = (Kind.RUN_STARTED, Kind.RUN_ENDED)
+"""Rows of the whole run: no cluster's, and once in a table."""
 
 
 def has_several(scenario: Scenario) -> bool:
@@ -79,3 +86,24 @@ def member(scenario: Scenario, place: int) -> Scenario:
 def own_jobs(jobs: list[JobRequest], name: str) -> list[JobRequest]:
     """Those that users submit to a cluster themselves; with "" those of the dispatcher."""
     return [job for job in jobs if job.partition == name]
+
+
+def one_table(tables: Sequence[tuple[str, Sequence[Event]]], more: Sequence[Event]) -> list[Event]:
+    """All clusters' rows, each table in time order with its name, and those of nobody's cluster, in time order.
+
+    Rows name their cluster, the run begins and ends once, causes keep to their rows.
+    """
+    entries: list[tuple[int, int, int, Event]] = []
+    for number, (name, rows) in enumerate(tables):
+        entries += [
+            (row.t_ns, number, seq, row if row.kind in WHOLE else row._replace(cluster=name))
+            for seq, row in enumerate(rows)
+            if row.kind not in WHOLE or not number
+        ]
+    entries += [(row.t_ns, len(tables), seq, row) for seq, row in enumerate(more)]
+    entries.sort(key=lambda entry: entry[:3])
+    place = {(number, seq): at for at, (_, number, seq, _) in enumerate(entries)}
+    return [
+        row if row.cause_seq is None else row._replace(cause_seq=place[number, row.cause_seq])
+        for _, number, _, row in entries
+    ]

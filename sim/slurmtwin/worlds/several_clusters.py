@@ -5,16 +5,14 @@ Each cluster is the world of pods that it would be by itself (contract/several_c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from heapq import merge
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.job_dispatch import ClusterPort, JobDispatcher
 from slurmtwin.contract.clock import MS
-from slurmtwin.contract.events import Event, Kind
-from slurmtwin.contract.several_clusters import dispatch_of, member, own_jobs
+from slurmtwin.contract.several_clusters import dispatch_of, member, one_table, own_jobs
 from slurmtwin.engine.environment import Environment
 from slurmtwin.engine.event_sink import EventSink
 from slurmtwin.workload.slurm_conf import cluster_conf
@@ -33,7 +31,6 @@ NEXT_SEED: Final = 1_000_003
 """Clusters draw from streams of their own: each has its own seed, so far from the last one's."""
 REQUEST_NS: Final = (3 * MS, 30 * MS)
 """Answers of slurmrestd to the dispatcher take 5 to 30 ms in the first recordings of x83 and x84."""
-WHOLE: Final = (Kind.RUN_STARTED, Kind.RUN_ENDED)
 
 
 class MemberWorld(PodWorld):
@@ -136,28 +133,10 @@ class SeveralClusters(TwinWorld):
         for one in self.members.values():
             one.sink.close()
         tables = [(name, one.sink.kept or []) for name, one in self.members.items()]
-        for event in together(tables, self.dispatcher.rows):
+        for event in one_table(tables, self.dispatcher.rows):
             self.sink.add(event)
 
 
 def _as_lines(events: Path | None) -> Path | None:
     """Rows of several clusters are written one by one, which a Parquet file does not take."""
     return None if events is None else events.with_name("events.jsonl.gz")
-
-
-def together(tables: Sequence[tuple[str, Sequence[Event]]], more: Sequence[Event]) -> list[Event]:
-    """Rows of all clusters in time order, with their cluster; the run begins once."""
-    streams: list[list[tuple[int, int, int, Event]]] = []
-    for number, (name, rows) in enumerate(tables):
-        streams.append([
-            (row.t_ns, number, seq, row if row.kind in WHOLE else row._replace(cluster=name))
-            for seq, row in enumerate(rows)
-            if row.kind not in WHOLE or not number
-        ])  # fmt: skip
-    streams.append([(row.t_ns, len(tables), seq, row) for seq, row in enumerate(more)])
-    merged = list(merge(*streams, key=lambda entry: entry[:3]))
-    place = {(number, seq): at for at, (_, number, seq, _) in enumerate(merged)}
-    return [
-        row if row.cause_seq is None else row._replace(cause_seq=place[number, row.cause_seq])
-        for _, number, _, row in merged
-    ]

@@ -19,9 +19,9 @@ from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.phases import Phase
 from slurmtwin.contract.scenario import COPY, Scenario, load_scenario
+from slurmtwin.contract.several_clusters import one_table
 from slurmtwin.engine.environment import Environment, RunBudget
 from slurmtwin.worlds.run import Run
-from slurmtwin.worlds.several_clusters import together
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 from slurmtwin_operator.core.job_dispatch import JobPlan
@@ -180,7 +180,7 @@ def test_causes_point_at_their_rows_in_one_table() -> None:
     def table(at: int) -> list[Event]:
         return [Event(at, Kind.POD_CREATED, "x", node="n"), Event(at + 2, Kind.POD_READY, "y", cause_seq=0)]
 
-    rows = together([("a", table(0)), ("b", table(1))], [Event(1, Kind.CLIENT_ANSWERED, "dispatcher", cluster="a")])
+    rows = one_table([("a", table(0)), ("b", table(1))], [Event(1, Kind.CLIENT_ANSWERED, "dispatcher", cluster="a")])
     assert [row.t_ns for row in rows] == [0, 1, 1, 2, 3]
     assert [rows[row.cause_seq].cluster for row in rows if row.cause_seq is not None] == ["a", "b"]
 

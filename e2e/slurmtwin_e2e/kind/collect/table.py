@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from slurmtwin.contract.events import Event, Kind
-from slurmtwin_e2e.collect.run_events import detail
+from slurmtwin_e2e.collect.run_events import detail, rounded
 from slurmtwin_e2e.kind.collect.clocks import Offset
 from slurmtwin_e2e.kind.faults.schedule import Step
-
-MICRO = 1_000
 
 
 def fault_rows(steps: Sequence[Step], faults: Sequence[dict[str, Any]], zero_ns: int) -> list[Event]:
@@ -53,10 +51,5 @@ def merge(rows: Sequence[Event], tied: Sequence[tuple[Event, Event | None]], zer
     out = []
     for number in order:
         row, origin = entries[number]
-        out.append(_rounded(row._replace(cause_seq=place[origin]) if origin is not None else row))
+        out.append(rounded(row._replace(cause_seq=place[origin]) if origin is not None else row))
     return out
-
-
-def _rounded(event: Event) -> Event:
-    """Times to microseconds: finer digits are noise, and cost space."""
-    return event._replace(t_ns=round(event.t_ns / MICRO) * MICRO)
