@@ -52,6 +52,7 @@ class SlurmPort:
     def __init__(
         self, cluster: SlurmCluster, clock: Clock, serves: Callable[[], str], feature: str, cache_ns: int,
         started_ns: Started, timeout_ns: int, batch: Callable[[], int] | None = None,
+        check_ns: int = CHECK_NS, period_ns: int = PERIOD_NS,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._clock = clock
@@ -65,6 +66,8 @@ class SlurmPort:
         """A client without an answer gives up after so long; 0: it waits for ever (a wedged pass)."""
         self._batch = batch
         """Where set, nodes are listed by an informer of slurm-client, so long after they are asked for."""
+        self._check_ns = check_ns
+        self._period_ns = period_ns
         self._failed = False
         """The informer's last list failed: whoever asks is told so at once (informer.go hasSyncedList())."""
         self._last = Slurm("away", clock.now_ns)
@@ -98,7 +101,7 @@ class SlurmPort:
         if self._batch is None or self._last.answer != "fresh" or self._failed:
             done()
             return
-        wait_ns = sum(-(-(self._batch() + ANSWER_NS) // CHECK_NS) * CHECK_NS for _ in range(lists))
+        wait_ns = sum(-(-(self._batch() + ANSWER_NS) // self._check_ns) * self._check_ns for _ in range(lists))
         self._clock.call_in(wait_ns, lambda _: done())
 
     def ask(self, done: Callable[[Slurm], None]) -> None:
@@ -113,13 +116,13 @@ class SlurmPort:
             self._clock.call_in(listed_ns, self._answer, self._informed)
             done(replace(self._last, answer="away"))
         else:
-            wait_ns = -(-listed_ns // CHECK_NS) * CHECK_NS - listed_ns
+            wait_ns = -(-listed_ns // self._check_ns) * self._check_ns - listed_ns
             self._clock.call_in(listed_ns, self._answer, partial(self._checked, wait_ns, done))
 
     def _informed(self, slurm: Slurm) -> None:
         """The informer's list is there, or has failed: each 30 s it lists anew, which matters after a failure."""
         if slurm.answer == "away" and not self._failed:
-            self._clock.call_in(PERIOD_NS, self._list_again)
+            self._clock.call_in(self._period_ns, self._list_again)
         self._failed = slurm.answer == "away"
 
     def _list_again(self, _argument: object) -> None:

@@ -41,5 +41,7 @@ RULES: Final[dict[str, str]] = {
     "backfill-interval": "slurmctld: bf_interval, where a scenario leaves it at its default of 30 s",
     "resolver-timeout": "resolver of a container: a query without an answer is sent again after 5 s",
     "operator-requeue": "operator: pause that its core asks for until the next pass",
+    "slurm-list-period": "slurm-client: lists of jobs and nodes begin, and are renewed, each 30 s",
+    "slurm-client-look": "slurm-client: a list is asked for in batches of 1 s, who waits for it looks each second",
 }
 """Name -> the constant it scales."""

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 import slurmtwin
 from slurmtwin.adapters.operator_process import Carrying, Operator
-from slurmtwin.adapters.slurm_port import SlurmPort
+from slurmtwin.adapters.slurm_port import CHECK_NS, PERIOD_NS, SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.operator_steps import OperatorStep
@@ -129,12 +129,14 @@ class OperatorPart:
         """The kubelet starts the preStop hook in the container, as slurmd does a script."""
         carrier = design.carrier
 
-        batch = world.streams.uniform_ns("slurm_informer", 0, SECOND) if carrier.slurm_informer else None
+        look_ns = world.scaled("slurm-client-look", CHECK_NS)
+        batch = world.streams.uniform_ns("slurm_informer", 0, look_ns) if carrier.slurm_informer else None
 
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
-                world.cluster, clock, self._rest, self._name, carrier.slurm_cache_s * SECOND,
-                sink.slurmd_started_ns, switches.rest_timeout_s * SECOND, batch,
+                world.cluster, clock, self._rest, self._name,
+                world.scaled("slurm-list-period", carrier.slurm_cache_s * SECOND), sink.slurmd_started_ns,
+                switches.rest_timeout_s * SECOND, batch, look_ns, world.scaled("slurm-list-period", PERIOD_NS),
             )  # fmt: skip
 
         poll_ns = world.scaled("operator-poll", carrier.poll_s * SECOND)
