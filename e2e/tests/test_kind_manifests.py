@@ -166,10 +166,10 @@ def test_slurmdbd_runs_on_the_host_that_its_file_names() -> None:
 
 def test_a_scenario_is_recorded_with_another_version(tmp_path: Path) -> None:
     """Its folder is that version's, and its slurm.conf."""
-    old = batch.of_version(scenario(), "22.05")
+    old = scenario().of_version("22.05")
     assert batch.Wanted(old, 1, 1).folder(tmp_path) == tmp_path / "case" / "22.05" / batch.PLACE / "1"
     assert "AuthType=auth/munge\n" in slurm_conf(old)
-    assert batch.of_version(scenario(), None) == scenario()
+    assert old.of_version("26.05") == scenario()
 
 
 def test_a_batch_brings_quiet_runs_of_its_own(tmp_path: Path) -> None:

@@ -75,14 +75,6 @@ def _is_shared(fault: object) -> bool:
     return target in SHARED or "operator" in target
 
 
-def of_version(scenario: Scenario, version: str | None) -> Scenario:
-    """The scenario with another version of Slurm; None: its own."""
-    if version is None:
-        return scenario
-    slurm = scenario.slurm.model_dump(by_alias=True) | {"version": version}
-    return scenario.model_copy(update={"slurm": type(scenario.slurm).model_validate(slurm)})
-
-
 def missing(scenarios: Sequence[Scenario], repetitions: int, root: Path) -> Iterator[Wanted]:
     """What the folder lacks: every scenario once before any a second time.
 
@@ -240,7 +232,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path("scenarios/recordings"))
     parser.add_argument("--keep", type=Path, help="keep each run's evidence folder here")
     options = parser.parse_args(arguments)
-    scenarios = [of_version(load_scenario(path), options.version) for path in options.files]
+    scenarios = [load_scenario(path) for path in options.files]
+    if options.version:
+        scenarios = [scenario.of_version(options.version) for scenario in scenarios]
     made, failed = record_batch(
         scenarios, options.root, repetitions=options.repetitions,
         budget_s=options.budget, beside=options.beside, cluster_name=options.cluster, keep=options.keep,

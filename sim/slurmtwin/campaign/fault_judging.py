@@ -113,8 +113,7 @@ def find_fault_groups(paths: Sequence[Path], recordings: Path = RECORDINGS) -> l
             folders = tuple(sorted(p.parent for p in pods.glob("*/manifest.json")))
             if folders:
                 version = pods.parent.name
-                own = scenario.model_copy(update={"expect": scenario.expect.of_version(version)})
-                out.append(FaultGroup(path, own, version, folders))
+                out.append(FaultGroup(path, scenario.of_version(version), version, folders))
     return out
 
 

@@ -72,8 +72,7 @@ def _scenario_of_trace(folder: Path, path: Path) -> Scenario:
     if conditions_sha256(scenario, jobs) != parameters.get("conditions_sha256"):
         raise InputError(f"{folder} was recorded from other settings or jobs than these", Where(str(path)))
     host = scenario.host.model_copy(update={"factor": float(parameters["factor"])})
-    slurm = scenario.slurm.model_copy(update={"version": parameters["slurm_version"]})
-    return scenario.model_copy(update={"host": host, "slurm": slurm})
+    return scenario.of_version(parameters["slurm_version"]).model_copy(update={"host": host})
 
 
 def recorded_jobs(folder: Path, path: Path | None = None) -> list[JobRequest]:

@@ -178,9 +178,7 @@ class _Made:
 def _prepare(batch: Batch) -> _Made:
     from slurmtwin_reports.load import load_run
 
-    scenario = load_scenario(batch.scenario)
-    slurm = scenario.slurm.model_copy(update={"version": batch.version})
-    scenario = scenario.model_copy(update={"slurm": slurm, "expect": scenario.expect.of_version(batch.version)})
+    scenario = load_scenario(batch.scenario).of_version(batch.version)
     real = load_run(batch.recording)
     times = start_times(real.manifest, scenario, list(real.rows()))
     return _Made(batch.variant.of(scenario), times, recorded_jobs(batch.recording, batch.scenario))

@@ -123,8 +123,7 @@ def _scenario_of_recording(folder: Path, recordings: Path) -> Scenario:
     for room in ("faults", "operator"):
         path = recordings.parent / room / f"{name}.yaml"
         if path.exists():
-            scenario = load_scenario(path)
-            return scenario.model_copy(update={"slurm": scenario.slurm.model_copy(update={"version": version})})
+            return load_scenario(path).of_version(version)
     return recorded_scenario(folder)
 
 

@@ -339,6 +339,11 @@ class Scenario(Strict):
             return ()
         return tuple(self.cluster) if isinstance(self.cluster, list) else (self.cluster,)
 
+    def of_version(self, version: str) -> Self:
+        """The same under another version of Slurm, with its phases alone. Raises ValueError for one that is unknown."""
+        slurm = self.slurm.model_validate(self.slurm.model_dump(by_alias=True) | {"version": version})
+        return self.model_copy(update={"slurm": slurm, "expect": self.expect.of_version(version)})
+
 
 def load_scenario(path: Path | str) -> Scenario:
     """The scenario in a YAML file. Raises InputError with file:line for the first thing that is wrong."""

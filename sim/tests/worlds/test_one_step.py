@@ -34,8 +34,7 @@ def recorded(recording: str) -> tuple[Scenario, list[JobRequest], list[Any], Sta
     folder = ROOT / "recordings" / recording
     real, scenario = load_run(folder), recorded_scenario(folder)
     host = scenario.host.model_copy(update={"factor": factor_of(folder)})
-    slurm = scenario.slurm.model_copy(update={"version": real.version})
-    scenario = scenario.model_copy(update={"host": host, "slurm": slurm})
+    scenario = scenario.of_version(real.version).model_copy(update={"host": host})
     rows = list(real.rows())
     return scenario, recorded_jobs(folder), rows, start_times(real.manifest, scenario, rows)
 
