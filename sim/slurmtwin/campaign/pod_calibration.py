@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, Where
-from slurmtwin.contract.manifest import read_manifest
+from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.engine.random_streams import generator
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_SCHEMA
@@ -67,7 +67,9 @@ def measure(folders: Sequence[Path]) -> dict[str, Any]:
     """
     from slurmtwin_reports.load import load_run
 
-    used = [folder for folder in folders if _watch_delay_ms(folder) <= STALLED_MS]
+    manifests = {folder: read_manifest(folder) for folder in folders}
+    delays = {folder: _watch_delay_ms(manifest) for folder, manifest in manifests.items()}
+    used = [folder for folder in folders if delays[folder] <= STALLED_MS]
     seen = Seen()
     for run, folder in enumerate(used):
         history = load_run(folder)
@@ -79,8 +81,8 @@ def measure(folders: Sequence[Path]) -> dict[str, Any]:
         raise InputError("no quiet run in pods here", hint="quiet-pods in --world kind makes one")
     return {
         "schema": POD_DURATIONS_SCHEMA,
-        "origin": [_origin(folder) for folder in used],
-        "left_out": {_run_id(folder): _watch_delay_ms(folder) for folder in folders if folder not in used},
+        "origin": [_origin(manifests[folder]) for folder in used],
+        "left_out": {_run_id(manifests[folder]): delays[folder] for folder in folders if folder not in used},
         "durations": {name: _fitted(name, seen.spans[name]) for name in DURATIONS if name in seen.spans},
     }
 
@@ -92,20 +94,19 @@ def document_text(document: Mapping[str, Any]) -> str:
     return text.replace('"durations": {}', '"durations": {\n' + ",\n".join(lines) + "\n }") + "\n"
 
 
-def _watch_delay_ms(folder: Path) -> float:
+def _watch_delay_ms(manifest: Manifest) -> float:
     """95 % of the run's rows were received within so much; 0: not measured."""
-    return float(read_manifest(folder).results.get("watch_delay_ms", {}).get("p95", 0.0))
+    return float(manifest.results.get("watch_delay_ms", {}).get("p95", 0.0))
 
 
-def _run_id(folder: Path) -> str:
-    return str(read_manifest(folder).results.get("run_id"))
+def _run_id(manifest: Manifest) -> str:
+    return str(manifest.results.get("run_id"))
 
 
-def _origin(folder: Path) -> dict[str, Any]:
-    manifest = read_manifest(folder)
+def _origin(manifest: Manifest) -> dict[str, Any]:
     host = manifest.environment.get("host", {})
     return {
-        "run": manifest.results.get("run_id"), "epoch_s": manifest.parameters["epoch_ns"] // SECOND,
+        "run": _run_id(manifest), "epoch_s": manifest.parameters["epoch_ns"] // SECOND,
         "host_load": manifest.resources.get("host_load"), "cpu": host.get("cpu"), "cpus": host.get("cpus"),
         "kubernetes": manifest.software.get("kubernetes"), "slurm": manifest.software.get("packages", {}).get("slurmd"),
     }  # fmt: skip
