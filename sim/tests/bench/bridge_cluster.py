@@ -9,19 +9,17 @@ limited: so the bridge keeps up with a pod each 25 ms (with its own limits it do
 
 from __future__ import annotations
 
-import gc
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pod_cluster import GC_THRESHOLDS, PodRun, machines
+from pod_cluster import PodRun, machines, sizes, timed
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.scenario import Scenario
-from slurmtwin.engine.environment import Environment, RunBudget
+from slurmtwin.engine.environment import Environment
 from slurmtwin.engine.event_sink import EventSink
 from slurmtwin.engine.random_streams import RandomStreams
 from slurmtwin.models.api_server.client import Client, RateLimit
@@ -108,15 +106,7 @@ def run_bridged(pods: int, nodes: int = 1000, every_ns: int = EVERY_NS, run_ns: 
             env.call_in(every_ns, create, number + 1)
 
     env.call_at(10 * SECOND, create, 0)
-    thresholds = gc.get_threshold()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.freeze()
-    began = time.process_time()
-    env.run_within(RunBudget())
-    event_hash = sink.event_hash
-    cpu_s = time.process_time() - began
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
+    cpu_s, event_hash = timed(env, sink)
     return PodRun(
         pods, nodes, cpu_s, server.writes, env.event_count, sink.count, event_hash, len(server.list_of(Pod)), STATES
     )
@@ -136,5 +126,4 @@ def main(pods: int, nodes: int) -> int:
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    sys.exit(main(*(given + [20_000, 1000][len(given) :])))
+    sys.exit(main(*sizes(20_000, 1000)))

@@ -91,6 +91,13 @@ def run_pods(
             env.call_in(every_ns, create, number + 1)
 
     env.call_at(10 * SECOND, create, 0)
+    cpu_s, event_hash = timed(env, sink)
+    left = len(server.list_of(Pod))
+    return PodRun(pods, nodes, cpu_s, server.writes, env.event_count, sink.count, event_hash, left)
+
+
+def timed(env: Environment, sink: EventSink) -> tuple[float, str]:
+    """(CPU seconds, event hash) of the run to its end, with the collector of garbage as in worlds/twin.py."""
     thresholds = gc.get_threshold()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()
@@ -100,8 +107,7 @@ def run_pods(
     cpu_s = time.process_time() - began
     gc.unfreeze()
     gc.set_threshold(*thresholds)
-    left = len(server.list_of(Pod))
-    return PodRun(pods, nodes, cpu_s, server.writes, env.event_count, sink.count, event_hash, left)
+    return cpu_s, event_hash
 
 
 def machines(env: Environment, server: ApiServer, nodes: int, run_ns: int = 20 * SECOND) -> None:
@@ -124,6 +130,12 @@ def machines(env: Environment, server: ApiServer, nodes: int, run_ns: int = 20 *
         Machine(env, server, runtime, Node(meta=Meta(name=f"n{place}"), status=status), settings, draw).start_kubelet()
 
 
+def sizes(*usual: int) -> list[int]:
+    """The numbers of the command line, and the usual ones for those that are not given."""
+    given = [int(word) for word in sys.argv[1:]]
+    return given + list(usual[len(given) :])
+
+
 def main(pods: int, nodes: int) -> int:
     """The best of three."""
     runs = [run_pods(pods, nodes) for _ in range(3)]
@@ -138,5 +150,4 @@ def main(pods: int, nodes: int) -> int:
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    sys.exit(main(*(given + [20_000, 1000][len(given) :])))
+    sys.exit(main(*sizes(20_000, 1000)))
