@@ -24,6 +24,7 @@ from slurmtwin.models.api_server.errors import AlreadyExistsError, ApiError
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Custom, DisruptionBudget, Meta, Node, Pod, Service, Taint
 from slurmtwin.models.api_server.work_queue import WorkQueue
+from slurmtwin.models.operator_pod import OperatorPod
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core import plan as own_plan
 from slurmtwin_operator.core.manifests import GROUP
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from slurmtwin_operator.core.spec import NodeSetSpec
     from slurmtwin_operator.core.switches import Switches
 
-RESTART_NS: Final = 2 * SECOND
-"""The kubelet starts the operator's container again."""
 HASH: Final = f"{GROUP}/hash"
 _POLICY: Final = Policy()
 FINALIZER: Final = f"{GROUP}/operator"
@@ -81,102 +80,44 @@ class Carrying:
     unreachable_s: int = 300
 
 
-class Operator:
+class Operator(OperatorPod):
     """One operator of one NodeSet's cluster."""
 
     def __init__(
         self, env: Environment, server: ApiServer, sink: EventSink, switches: Switches, carrying: Carrying,
         port: Callable[[DaemonClock], SlurmPort], core: Callable[[Any, a.Memory, int], a.Plan] = own_plan,
     ) -> None:  # fmt: skip
-        self._env = env
+        super().__init__(env, carrying.crash_after)
         self._server = server
         self._sink = sink
         self._switches = switches
         self._carrying = carrying
         self._make_port = port
         self._core = core
-        self.actions = 0
         self.passes = 0
         self.lives = 0
         """Processes so far."""
-        self._process: _Process | None = None
-        self._crash_at = carrying.crash_after
         self._leader_until_ns = env.now_ns
         """A process that was killed holds the lease in the eyes of its successor."""
-        self.began_ns = env.now_ns
-        self._cut = False
-
-    def crash_after(self, actions: int) -> None:
-        """The process dies when it has done so many more actions."""
-        self._crash_at = self.actions + actions
-
-    @property
-    def crash_is_due(self) -> bool:
-        """This was the last action of this process."""
-        return self.actions == self._crash_at
 
     def start(self) -> None:
         """exec."""
-        if self._process is not None:
+        if self._processes:
             return
-        wait_ns = elected_in_ns(self._env.now_ns, self._leader_until_ns, self._carrying)
+        wait_ns = elected_in_ns(self.env.now_ns, self._leader_until_ns, self._carrying)
         if wait_ns:
             self._leader_until_ns = 0
-            self._env.call_in(wait_ns, lambda _: self.start())
+            self.env.call_in(wait_ns, lambda _: self.start())
             return
-        self.began_ns = self._env.now_ns
+        self.began_ns = self.env.now_ns
         self.lives += 1
-        self._process = _Process(self)
-        if self._cut:
-            self._process.client.cut()
+        self._begun(_Process(self))
 
     def kill(self, released: bool = False) -> None:
-        """SIGKILL, or SIGTERM (released: it gives its lease back): what was sent stands, the rest is forgotten; its
-        kubelet starts it again.
-        """
-        process, self._process = self._process, None
-        if process is not None:
-            process.client.close()
-            process.clock.end()
-            self._leader_until_ns = 0 if released else self._env.now_ns + self._carrying.lease_ns
-            self._env.call_in(RESTART_NS, lambda _: self.start())
-
-    def cut(self) -> None:
-        """No way between it and the API server: requests wait, its caches grow stale."""
-        self._cut = True
-        if self._process is not None:
-            self._process.client.cut()
-
-    def heal(self) -> None:
-        """The way is back."""
-        self._cut = False
-        if self._process is not None:
-            self._process.client.heal()
-
-    @property
-    def informers(self) -> tuple[Informer[Any], ...]:
-        """The caches of the present process (a test holds them: stale views)."""
-        return self._process.informers if self._process is not None else ()
-
-    def hold_caches(self) -> None:
-        """Watches of the present process hear nothing more: its view grows stale."""
-        for informer in self.informers:
-            informer.hold()
-
-    def release_caches(self) -> None:
-        """They catch up, in order."""
-        for informer in self.informers:
-            informer.release()
-
-    def freeze(self) -> None:
-        """SIGSTOP."""
-        if self._process is not None:
-            self._process.clock.freeze()
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        if self._process is not None:
-            self._process.clock.thaw()
+        """As any operator's; the lease is free (released), or taken when it has run out."""
+        if self._processes:
+            self._leader_until_ns = 0 if released else self.env.now_ns + self._carrying.lease_ns
+        super().kill(released)
 
 
 def elected_in_ns(now_ns: int, held_until_ns: int, carrying: Carrying) -> int:
@@ -198,8 +139,9 @@ class _Process:
         self._o = operator
         carrying = operator._carrying
         self._carrying = carrying
-        self.clock = DaemonClock(operator._env)
+        self.clock = DaemonClock(operator.env)
         self.client = Client(operator._server, self.clock, carrying.latency)
+        self.clients = (self.client,)
         self._port = operator._make_port(self.clock)
         self.sets: Informer[Custom] = Informer(self.client, Custom, self._set_changed)
         self.pods: Informer[Pod] = Informer(self.client, Pod, self._pod_changed)
@@ -346,9 +288,7 @@ class _Process:
         def done(error: str) -> None:
             skipped = error == "skipped"
             self._tell(action, error)
-            self._o.actions += 1
-            if self._o.crash_is_due:
-                self._o.kill()
+            if self._o.acted():
                 return
             if error and not skipped and self._o._switches.failed_action == "stop":
                 finished(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.api_server.server import ApiServer
     from slurmtwin.models.controllers.assemble import ControlPlane
     from slurmtwin.models.kubelet.machine import Machine
+    from slurmtwin.models.operator_pod import OperatorPod
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurm_pods.daemon_program import DaemonProgram
     from slurmtwin.models.slurm_pods.programs import SlurmPrograms
@@ -42,34 +43,6 @@ EVICT_AGAIN_NS: Final = 5 * SECOND
 """kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
 """Targets that name the operator's pod."""
-
-
-class Operator(Protocol):
-    """The processes of an operator or of slurm-bridge, as faults reach them."""
-
-    def kill(self, released: bool = False) -> None:
-        """SIGKILL, or SIGTERM (released); their kubelet starts them again."""
-
-    def crash_after(self, actions: int) -> None:
-        """They die when they have done so many more actions."""
-
-    def freeze(self) -> None:
-        """SIGSTOP."""
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-
-    def cut(self) -> None:
-        """No way to the API server."""
-
-    def heal(self) -> None:
-        """The way is back."""
-
-    def hold_caches(self) -> None:
-        """Watches hear nothing more."""
-
-    def release_caches(self) -> None:
-        """They catch up."""
 
 
 def modelled(fault: ClusterFault) -> bool:
@@ -102,7 +75,7 @@ class ClusterFaults:
 
     def __init__(
         self, env: Environment, server: ApiServer, machines: dict[str, Machine], pods: SlurmPrograms,
-        cluster: SlurmCluster, namespace: str, api_back_ns: Callable[[], int], operator: Operator | None = None,
+        cluster: SlurmCluster, namespace: str, api_back_ns: Callable[[], int], operator: OperatorPod | None = None,
     ) -> None:  # fmt: skip
         self.names: NameService | None = None
         self.keys: Keys | None = None
@@ -267,7 +240,7 @@ class ClusterFaults:
         daemon.signal(signal)
         return lambda: daemon.signal("CONT") if signal == "STOP" else None
 
-    def _operator_process(self, operator: Operator, signal: str, actions: int) -> Callable[[], None]:
+    def _operator_process(self, operator: OperatorPod, signal: str, actions: int) -> Callable[[], None]:
         if actions:
             operator.crash_after(actions)
             return _nothing

@@ -7,13 +7,14 @@ AdminComment of jobs. The admission webhook only names the scheduler, which the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.api_server.client import RateLimit
+from slurmtwin.models.operator_pod import OperatorPod
 from slurmtwin.models.slurm_bridge import objects as marks
 from slurmtwin.models.slurm_bridge.node_controller import NodeController
 from slurmtwin.models.slurm_bridge.pod_controller import PodController
@@ -23,15 +24,10 @@ if TYPE_CHECKING:
     from slurmtwin.engine.environment import Environment
     from slurmtwin.engine.event_sink import EventSink
     from slurmtwin.engine.random_streams import RandomStreams
-    from slurmtwin.models.api_server.informer import Informer
     from slurmtwin.models.api_server.objects import Pod
     from slurmtwin.models.api_server.server import ApiServer
     from slurmtwin.models.controllers.defaults import ControlPlaneDefaults
     from slurmtwin.models.slurm_bridge.rest import BridgeRest
-
-RESTART_NS: Final = 2 * SECOND
-"""The kubelet starts a container again (adapters/operator_process.py)."""
-
 
 REQUESTS: Final = RateLimit(20, 30)
 """controller-runtime's client."""
@@ -39,7 +35,7 @@ PERIOD_NS: Final = 30 * SECOND
 """durationStore.Push(30 s) of the controllers, and the tickers of their runnables."""
 
 
-class Bridge:
+class Bridge(OperatorPod):
     """slurm-bridge, as often as its processes are started."""
 
     def __init__(
@@ -47,7 +43,7 @@ class Bridge:
         streams: RandomStreams, names: Mapping[str, str], latency: Callable[[], int] | None = None,
         record_events: bool = True, period_ns: int = PERIOD_NS, requests: RateLimit = REQUESTS,
     ) -> None:  # fmt: skip
-        self.env = env
+        super().__init__(env)
         self.server = server
         self.rest = rest
         self.defaults = defaults
@@ -59,15 +55,11 @@ class Bridge:
         self.phase = streams.uniform_ns("slurm_bridge.phase", 0, period_ns)
         """How far a process is in its period when the run meets it: when it began is not known."""
         self.name = marks.SCHEDULER
-        self.actions = 0
-        self.began_ns = env.now_ns
         self._sink = sink
         self._names = dict(names)
         """Kubernetes node -> its name in Slurm."""
         self._slurmd_nodes = not names
         self._order = streams.generator("slurm_bridge.nodes")
-        self._crash_at = -1
-        self._cut = False
         self.scheduler: BridgeScheduler | None = None
         self.pod_controller: PodController | None = None
         self.node_controller: NodeController | None = None
@@ -99,89 +91,27 @@ class Bridge:
         """One of its actions is done: a row; and its last one, where a fault says so."""
         detail = detail_text(do=do, object=about, outcome="done")
         self._sink.emit(self.env.now_ns, Kind.ACTION_ISSUED, "operator", job, node, None, None, detail)
-        self.actions += 1
-        if self.actions == self._crash_at:
-            self.kill()
+        self.acted()
 
     # life
 
     def start(self) -> None:
         """exec of both."""
-        if self.scheduler is not None:
+        if self._processes:
             return
         self.began_ns = self.env.now_ns
         self.scheduler = BridgeScheduler(self, DaemonClock(self.env))
         self.pod_controller = PodController(self, DaemonClock(self.env))
         self.node_controller = NodeController(self, DaemonClock(self.env))
-        for part in self._parts:
-            if self._cut:
-                for client in part.clients:
-                    client.cut()
-            part.start()
+        self._begun(self.scheduler, self.pod_controller, self.node_controller)
+        self.scheduler.start()
+        self.pod_controller.start()
+        self.node_controller.start()
 
-    @property
-    def _parts(self) -> tuple[BridgeScheduler | PodController | NodeController, ...]:
-        return tuple(p for p in (self.scheduler, self.pod_controller, self.node_controller) if p is not None)
-
-    @property
-    def informers(self) -> tuple[Informer[Any], ...]:
-        """The caches of the present processes."""
-        out: list[Informer[Any]] = []
-        for part in self._parts:
-            if isinstance(part, BridgeScheduler):
-                out += [part.kube, part.pods]
-            else:
-                out.append(part.pods if isinstance(part, PodController) else part.nodes)
-        return tuple(out)
-
-    def kill(self, released: bool = False) -> None:  # noqa: ARG002  leases are not modelled: one replica of each
-        """SIGKILL of both: what was sent stands, caches are gone; their kubelet starts them again."""
-        parts = self._parts
+    def kill(self, released: bool = False) -> None:
+        """Both at once; leases are not modelled, there is one replica of each."""
         self.scheduler = self.pod_controller = self.node_controller = None
-        for part in parts:
-            for client in part.clients:
-                client.close()
-            part.clock.end()
-        if parts:
-            self.env.call_in(RESTART_NS, lambda _: self.start())
-
-    def crash_after(self, actions: int) -> None:
-        """The processes die when they have done so many more actions."""
-        self._crash_at = self.actions + actions
-
-    def freeze(self) -> None:
-        """SIGSTOP."""
-        for part in self._parts:
-            part.clock.freeze()
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        for part in self._parts:
-            part.clock.thaw()
-
-    def cut(self) -> None:
-        """No way to the API server."""
-        self._cut = True
-        for part in self._parts:
-            for client in part.clients:
-                client.cut()
-
-    def heal(self) -> None:
-        """The way is back."""
-        self._cut = False
-        for part in self._parts:
-            for client in part.clients:
-                client.heal()
-
-    def hold_caches(self) -> None:
-        """Watches hear nothing more."""
-        for informer in self.informers:
-            informer.hold()
-
-    def release_caches(self) -> None:
-        """They catch up."""
-        for informer in self.informers:
-            informer.release()
+        super().kill(released)
 
     # what Slurm's side tells, so that looks which find nothing need not happen
 

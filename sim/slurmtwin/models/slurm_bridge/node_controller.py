@@ -31,6 +31,7 @@ class NodeController:
         caches = Client(bridge.server, clock, bridge.latency)
         self.nodes: Informer[Node] = Informer(caches, Node, self._changed)
         self.clients = (self.client, caches)
+        self.informers = (self.nodes,)
 
     def start(self) -> None:
         """Caches first."""

@@ -40,6 +40,7 @@ class PodController:
         caches = Client(bridge.server, clock, bridge.latency)
         self.pods: Informer[Pod] = Informer(caches, Pod, self._pod_changed, wanted=self._matters)
         self.clients = (self.client, caches)
+        self.informers = (self.pods,)
         self.queue = WorkQueue(clock, self._sync)
         self.period_ns = bridge.period_ns
         self._began_ns = clock.now_ns - bridge.phase()

@@ -68,6 +68,7 @@ class BridgeScheduler:
         self.pods: Informer[Pod] = Informer(caches, Pod, self._pod_changed, wanted=_matters)
         self.kube: Informer[Node] = Informer(caches, Node, self._node_changed)
         self.clients = (self.client, caches)
+        self.informers: tuple[Informer[Any], ...] = (self.kube, self.pods)
 
     def start(self) -> None:
         """Caches first."""
