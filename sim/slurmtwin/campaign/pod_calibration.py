@@ -36,8 +36,11 @@ deviation); spans that are known well (script-launch, exit-notice, submit) have 
 """
 CENTRE_SPREAD: Final = 3.0
 """Likewise its median to the middle of the intervals, times or divided by this."""
-PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound"})
-"""Changes that are written when they happen; the status of a container, and events, wait in the kubelet first."""
+PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound", "kube.event"})
+"""Changes that are written when they happen; the status of a container waits for the kubelet's next look."""
+STARTED_MS: Final = 50.0
+"""The kubelet sends the event of a container's start when the runtime's call is back: at most so long after its process
+runs."""
 STALLED_MS: Final = 600.0
 """A run in which one row of 20 came later than this is left out: its host stood still, and it shows for how long."""
 Interval = tuple[float, float]
@@ -123,7 +126,10 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
         if app != "slurmctld":  # whose pod waits for its volume
             seen.add("pod-bind", run, pods.at("pod.created", uid), bound)
         seen.add("pod-start-alone" if pods.alone(uid) else "pod-start", run, bound, runs)
-        seen.add("container-start", run, pods.checked.get(pods.name[uid]), runs)
+        seen.add(
+            "container-start-alone" if pods.alone(uid) else "container-start", run, pods.checked.get(pods.name[uid]),
+            runs,
+        )
         if app == "slurmctld":
             seen.add("slurmctld-start", run, runs, served)
             seen.add("claim-bind", run, pods.at("pod.created", uid), _first(rows, "claim.bound"))
@@ -172,7 +178,9 @@ class _Pods:
         for uid, name in self.name.items():
             runs = self.at("container.started", uid)
             if runs is not None and name in started:
-                self._times["container.started", uid] = (runs[0], max(runs[0], min(runs[1], started[name][1])))
+                low, high = started[name]
+                low = max(runs[0], low - STARTED_MS)
+                self._times["container.started", uid] = (low, max(low, min(runs[1], high)))
 
     def alone(self, uid: str) -> bool:
         """No other pod was surely or perhaps between its binding and its container while this one was."""

@@ -14,6 +14,7 @@ DURATIONS: Final[dict[str, str]] = {
     "pod-start": "a pod is bound until its container runs, the image being there",
     "pod-start-alone": "the same of a pod beside which no other one starts",
     "container-start": "the kubelet has checked the image until the container runs (also at a restart)",
+    "container-start-alone": "the same of a container beside which no pod starts",
     "claim-bind": "a claim of a new volume is created until it is bound",
     "slurmctld-start": "slurmctld's container runs until slurmctld serves",
     "slurmd-start": "slurmd's container runs until slurmd serves, slurmctld being there",

@@ -411,9 +411,10 @@ class KubePart:
         at the first.
         """
         world = self._world
-        pod, alone, container = (world.draw(name) for name in ("pod-start", "pod-start-alone", "container-start"))
-        middle_ns = world._middle("container-start")
-        part_ns, single_ns = (MOUNTED_NS + ns for ns in (middle_ns, round(middle_ns / (1 + BESIDE * QUIET_BESIDE))))
+        pod, alone = world.draw("pod-start"), world.draw("pod-start-alone")
+        container, single = world.draw("container-start"), world.draw("container-start-alone")
+        part_ns = MOUNTED_NS + world._middle("container-start")
+        single_ns = MOUNTED_NS + world._middle("container-start-alone")
         pods = self._scenario.pods
         looks = 2 if pods is not None and pods.operator else 1
         sharing = self._sharing
@@ -423,9 +424,12 @@ class KubePart:
                 return sharing.stands(max(50 * MS, alone() - single_ns))
             return sharing.takes_ns(max(50 * MS, pod() - part_ns))
 
+        def start() -> int:
+            return sharing.stands(single()) if sharing.alone else sharing.takes_ns(container())
+
         return replace(
             StartCosts(), mount=lambda: looks * MOUNTED_NS, create=lambda: 0, sandbox=sandbox,
-            start=lambda: sharing.takes_ns(container()), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
+            start=start, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
         )  # fmt: skip
 
     def _machine(self, place: int, node: KubeNode) -> Machine:

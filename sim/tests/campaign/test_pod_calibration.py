@@ -22,13 +22,13 @@ from slurmtwin_reports.testing import write_run
 MEDIAN_MS, SIGMA = 1500.0, 0.3
 
 
-def stamped(t_ns: int, kind: Kind, uid: str, receipt_ns: int, place: int) -> list[Event]:
+def stamped(t_ns: int, kind: Kind, uid: str, receipt_ns: int, place: int, late_ns: int = SECOND) -> list[Event]:
     """An object's cut stamp and the collector's receipt of it, as the collector of the world kind writes them."""
     detail = json.dumps({"app": "slurmd", "pod": f"ns/{uid}"})
     cut = t_ns // SECOND * SECOND + SECOND // 2
     return [
         Event(cut, kind, "apiserver", node="dev-worker", detail=detail, t_err_ns=SECOND // 2, pod_uid=uid),
-        Event(receipt_ns, kind, "collector", node="dev-worker", detail=detail, t_err_ns=SECOND, pod_uid=uid,
+        Event(receipt_ns, kind, "collector", node="dev-worker", detail=detail, t_err_ns=late_ns, pod_uid=uid,
               cause_seq=place),
     ]  # fmt: skip
 
@@ -39,7 +39,7 @@ def told(t_ns: int, uid: str, receipt_ns: int, place: int) -> list[Event]:
     cut = t_ns // SECOND * SECOND + SECOND // 2
     return [
         Event(cut, Kind.KUBE_EVENT, "apiserver", detail=detail, t_err_ns=SECOND // 2),
-        Event(receipt_ns, Kind.KUBE_EVENT, "collector", detail=detail, t_err_ns=SECOND // 10, cause_seq=place),
+        Event(receipt_ns, Kind.KUBE_EVENT, "collector", detail=detail, t_err_ns=20 * MS, cause_seq=place),
     ]
 
 
@@ -59,7 +59,9 @@ def quiet_run(
         bound = int(draw.integers(-60 * SECOND, -59 * SECOND)) + apart * number
         runs = bound + int(MEDIAN_MS * MS * np.exp(SIGMA * draw.standard_normal()))
         for kind, t_ns in ((Kind.POD_SCHEDULED, bound), (Kind.CONTAINER_STARTED, runs)):
-            rows += stamped(t_ns, kind, f"w-{number}", t_ns + int(draw.integers(10 * MS, 300 * MS)), len(rows))
+            prompt = events and kind is Kind.POD_SCHEDULED
+            receipt_ns = t_ns + int(draw.integers(10 * MS, (20 if prompt else 300) * MS))
+            rows += stamped(t_ns, kind, f"w-{number}", receipt_ns, len(rows), 20 * MS if prompt else SECOND)
         if events:
             rows += told(runs, f"w-{number}", runs + int(draw.integers(5 * MS, 20 * MS)), len(rows))
     manifest = Manifest(
