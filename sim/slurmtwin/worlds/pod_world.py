@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.events import Kind
-from slurmtwin.contract.hostlist import compress, expand
+from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.slurm_files import parse_conf_text, scenario_files
@@ -37,16 +37,11 @@ from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
 from slurmtwin.models.slurm_pods.programs import SlurmPrograms
 from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, DaemonPods
-from slurmtwin.models.slurmctld.assemble import Assembly
-from slurmtwin.models.slurmctld.background import BackgroundLoop
-from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
-from slurmtwin.models.slurmctld.pings import MIN_CHECKIN_S
-from slurmtwin.models.slurmctld.scheduler import Scheduler
-from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.workload.slurm_conf import read_slurm_files
 from slurmtwin.worlds import pod_objects
+from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import ClusterFaults
@@ -55,6 +50,7 @@ from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, NO_IMAGE, Keys, NameService, has_disk
+from slurmtwin.worlds.pod_starts import BESIDE, QUIET_BESIDE, Sharing
 from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
@@ -64,15 +60,10 @@ if TYPE_CHECKING:
     from slurmtwin.contract.kubernetes import Kubelet
     from slurmtwin.contract.pods import OtherPod, PodsSection
     from slurmtwin.contract.scenario import Fault, Scenario
-    from slurmtwin.engine.daemon_clock import DaemonClock
-    from slurmtwin.engine.environment import Environment
     from slurmtwin.engine.random_streams import RandomStreams
     from slurmtwin.models.kubelet.defaults import KubeletDefaults
     from slurmtwin.models.kubelet.eviction import EvictionState
-    from slurmtwin.models.slurm_cluster import SlurmCluster
-    from slurmtwin.models.slurmctld.attempt_trace import AttemptTrace
-    from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-    from slurmtwin.models.slurmctld.tables import Node
+    from slurmtwin.models.slurmctld.assemble import Assembly
     from slurmtwin.worlds.start_times import StartTimes
 
 Draw = Callable[[], int]
@@ -88,11 +79,6 @@ RECEIPT_NS: Final = (5 * MS, 40 * MS)
 """A request, a watch of a component, and the collector's watch from outside, of a cluster on one host: the last is what
 quiet runs show (docs/kind-slurm.md, watch_delay_ms), the others are part of it."""
 GRACE: Final = "node-monitor-grace-period"
-BESIDE: Final = 0.22
-QUIET_BESIDE: Final = 2
-"""Starts of pods share the host: Scheduled to Started is 0.94 s alone, 1.34 s of two and 1.64 s of four together in the
-quiet runs (first repetition, and pairs of the second), so each one beside adds 22 %. Calibrated durations are those of
-starts with two others beside them on average."""
 MOUNTED_NS: Final = 300 * MS
 """The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
 podAttachAndMountRetryInterval)."""
@@ -112,50 +98,6 @@ CONFIGLESS_NS: Final = 10 * SECOND
 ATTEMPT_NS: Final = (3 * SECOND, 5 * SECOND)
 """One that fails: several lookups of a name that does not exist yet. The first recordings of x16 have an answer at the
 third attempt 26.5 s after the container's start, at the fourth 40.6 to 42.6 s."""
-
-
-class PodAssembly(Assembly):
-    """slurmctld of pods: its nodes have registered themselves (slurmd -Z)."""
-
-    first_tick_ns = MIN_CHECKIN_S * SECOND
-    state: PodState | None = None
-    """What its pod has from outside; None before the world is there."""
-
-    def __init__(self, streams: RandomStreams, watch: AttemptTrace | None = None, still: bool = False) -> None:
-        super().__init__(streams, watch)
-        self._clock = CoarseClock(streams.generator("coarse_clock"), still)
-
-    def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
-        """As Assembly.build(), every node a dynamic one."""
-        if self.state is not None:
-            self.state.configure()
-        ctld = super().build(cluster, clock, index)
-        for node in ctld.nodes.nodes:
-            node.flags |= NodeFlag.DYNAMIC_NORM
-        if self.state is not None:
-            self.state.built(ctld)
-        lifecycle = ctld.nodes_lifecycle
-        assert isinstance(lifecycle, NodeLifecycle)
-        lifecycle.pings.told = partial(_asked, ctld)
-        lifecycle.pings.first_tick_s = -(-self.first_tick_ns // SECOND)
-        if isinstance(ctld.background, BackgroundLoop) and ctld.background.steady:
-            # the first look is at the start's second; the update thread, which means to sleep 2 s, wakes each second
-            lifecycle.pings.clock = self._clock
-            lifecycle.pings.first_tick_s -= 1
-            lifecycle.late_answers = False
-        scheduler = ctld.schedulers
-        assert isinstance(scheduler, Scheduler)
-        timers, interval_ns = ctld.conf.timers, ctld.conf.scheduler.backfill.interval_ns
-        scheduler.backfill.kept_busy = 0 < 2 * timers.slurmd_timeout_ns // 3 <= interval_ns
-        return ctld
-
-
-def _asked(ctld: Slurmctld, nodes: list[Node], register: bool) -> None:
-    """As slurmctld's log says it: whom a tick asks, those that will answer."""
-    answering = [node.name for node in nodes if not ctld.slurmds.deaf & node.bit]
-    if answering:
-        said = detail_text(purpose="registration" if register else "ping")
-        ctld.emit(Kind.NODE_PINGED, node=compress(answering), value=1, detail=said)
 
 
 class PodWorld(TwinWorld):
@@ -393,7 +335,7 @@ class KubePart:
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
             machine_memory=pod_objects.NODE_MEMORY,
             resolver_ns=resolver_ns, resolver_phase=world.streams.uniform_ns("resolver", 0, resolver_ns),
-            resolves=lambda: self.faults.names is None or self.faults.names.serves(),
+            resolves=lambda: self.faults.resolves(),
         )  # fmt: skip
 
     def _later(self, begin: Draw, operator: str) -> Draw:
@@ -572,37 +514,6 @@ def applied_ns(pods: PodsSection, times: StartTimes) -> int:
     if pods.controller_after and times.workers_ns is not None:
         return times.workers_ns
     return min(0, times.slurmctld_ns, times.slurmd_ns) - LEAD_NS - pods.controller_after
-
-
-class Sharing:
-    """One host runs all nodes: starts that are under way share its CPUs."""
-
-    def __init__(self, env: Environment) -> None:
-        self._env = env
-        self._ends_ns: list[int] = []
-
-    @property
-    def alone(self) -> bool:
-        """No start is under way."""
-        return not any(end_ns > self._env.now_ns for end_ns in self._ends_ns)
-
-    def takes_ns(self, drawn_ns: int) -> int:
-        """How long a start takes now that would take so long beside as many as in the quiet runs."""
-        return self.stands(self._shared(drawn_ns))
-
-    def stands(self, takes_ns: int) -> int:
-        """A start begins that takes so long."""
-        self._ends_ns.append(self._env.now_ns + takes_ns)
-        return takes_ns
-
-    def of(self, draw: Draw) -> Draw:
-        """Draws of something that is no start, but shares the host with those under way."""
-        return lambda: self._shared(draw())
-
-    def _shared(self, drawn_ns: int) -> int:
-        now_ns = self._env.now_ns
-        self._ends_ns = [end_ns for end_ns in self._ends_ns if end_ns > now_ns]
-        return round(drawn_ns * (1 + BESIDE * len(self._ends_ns)) / (1 + BESIDE * QUIET_BESIDE))
 
 
 def _fresh(section: Kubelet, defaults: KubeletDefaults) -> Callable[[], EvictionState] | None:
