@@ -142,6 +142,15 @@ def test_a_batch_runs_node_faults_alone_and_makes_only_what_is_missing(tmp_path:
     assert made == [[("b", 1)], [("c", 1), ("d", 1)], [("b", 2)], [("a", 2), ("c", 2)], [("d", 2)]]
 
 
+def test_two_versions_of_a_scenario_are_never_beside_each_other(tmp_path: Any) -> None:
+    """Their namespace would be the same one."""
+    one = scenario()
+    cases = [one, one.of_version("22.05")]
+    made = [[one.scenario.slurm.version for one in group] for group in batch.groups(
+        list(batch.missing(cases, 2, tmp_path)), 4)]  # fmt: skip
+    assert made == [["22.05"], ["26.05"], ["22.05"], ["26.05"]]
+
+
 @pytest.mark.parametrize(
     ("name", "alone"),
     [

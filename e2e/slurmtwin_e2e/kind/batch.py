@@ -107,9 +107,12 @@ def _anew(quiet: Sequence[Scenario], turns: Sequence[int], root: Path) -> Iterat
 
 
 def groups(wanted: Sequence[Wanted], beside: int) -> Iterator[list[Wanted]]:
-    """Runs that go beside each other, turn by turn; those that must be alone are groups of one."""
-    for turn in sorted({one.turn for one in wanted}):
-        mine = [one for one in wanted if one.turn == turn]
+    """Runs that go beside each other, turn by turn; those that must be alone are groups of one.
+
+    Two versions of a scenario are never beside each other: a run's namespace bears the names of both alike.
+    """
+    for turn, version in sorted({(one.turn, one.scenario.slurm.version) for one in wanted}):
+        mine = [one for one in wanted if (one.turn, one.scenario.slurm.version) == (turn, version)]
         yield from ([one] for one in mine if one.alone)
         rest = [one for one in mine if not one.alone]
         for start in range(0, len(rest), beside):
