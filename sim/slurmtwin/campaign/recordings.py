@@ -101,8 +101,8 @@ def same_conditions(now: Scenario, recorded: Scenario) -> bool:
 def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> StartTimes:
     """What the recording fixes: the clock, daemon starts, submit times as slurmctld saw them, fault times.
 
-    Of a run in pods also where each pod ran, when each node's lease was renewed and which nodes a tick pinged, all
-    before the first fault.
+    Of a run in pods also where each pod ran, when each node's lease was renewed, which nodes a tick pinged, and where
+    slurmctld's passes and backfill cycles stood, all before the first fault.
 
     `rows` are event rows in the order of the table, with contract.events' columns as attributes.
     Of several clusters each has its own. Raises InputError when the recording lacks one of them.
@@ -129,10 +129,13 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
     leases: dict[str, int] = {}
     pods: dict[str, str] = {}
     pings: list[tuple[int, str]] = []
+    stood: dict[str, int] = {}
     for row in rows:
         kind = row.kind
         if kind == Kind.NODE_PINGED and scenario.pods is not None and not injected and _is_ping(row):
             pings.append((int(row.t_ns), str(row.node)))
+        if not injected and scenario.pods is not None and kind in _PASSES and _is_periodic(row):
+            stood[kind] = int(row.t_ns)
         if not injected and row.node and kind == Kind.LEASE_RENEWED:
             leases[kube_node(row.node)] = int(row.t_ns)
         elif not injected and kind == Kind.POD_CREATED and row.actor == "apiserver":
@@ -166,9 +169,21 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
         submit_ns=submits,
         fault_ns=tuple(injected[key] for key in keys),
         lease_ns=leases,
+        full_pass_ns=stood.get(Kind.SCHED_MAIN_PASS) if keys else None,
+        cycle_ns=stood.get(Kind.SCHED_BACKFILL_CYCLE) if keys else None,
         pod_node=pods,
         pings=tuple(pings),
     )
+
+
+_PASSES: Final = (Kind.SCHED_MAIN_PASS, Kind.SCHED_BACKFILL_CYCLE)
+
+
+def _is_periodic(row: Any) -> bool:
+    """A backfill cycle, or a main pass over the whole queue: those have a period."""
+    if row.kind == Kind.SCHED_BACKFILL_CYCLE:
+        return True
+    return bool(json.loads(row.detail).get("depth") == "full")
 
 
 def _is_ping(row: Any) -> bool:

@@ -12,6 +12,7 @@ from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld.assemble import Assembly
 from slurmtwin.models.slurmctld.background import BackgroundLoop
 from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
+from slurmtwin.models.slurmctld.healthy_answers import HealthyAnswers
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.pings import MIN_CHECKIN_S
 from slurmtwin.models.slurmctld.scheduler import Scheduler
@@ -59,7 +60,12 @@ class PodAssembly(Assembly):
         scheduler = ctld.schedulers
         assert isinstance(scheduler, Scheduler)
         timers, interval_ns = ctld.conf.timers, ctld.conf.scheduler.backfill.interval_ns
-        scheduler.backfill.kept_busy = 0 < 2 * timers.slurmd_timeout_ns // 3 <= interval_ns
+        backfill = scheduler.backfill
+        backfill.kept_busy = 0 < 2 * timers.slurmd_timeout_ns // 3 <= interval_ns
+        if isinstance(ctld.background, BackgroundLoop) and ctld.background.steady:
+            scheduler.clock = self._clock
+            if not backfill.kept_busy:
+                backfill.answers = HealthyAnswers(ctld, lifecycle.pings, self._clock)
         return ctld
 
 

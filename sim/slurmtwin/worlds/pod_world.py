@@ -39,6 +39,7 @@ from slurmtwin.models.slurm_pods.programs import SlurmPrograms
 from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, DaemonPods
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
+from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.workload.slurm_conf import read_slurm_files
 from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.pod_assembly import PodAssembly
@@ -50,7 +51,7 @@ from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, NO_IMAGE, Keys, NameService, has_disk
-from slurmtwin.worlds.pod_starts import BESIDE, QUIET_BESIDE, Sharing
+from slurmtwin.worlds.pod_starts import Sharing
 from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
@@ -199,6 +200,9 @@ class PodWorld(TwinWorld):
         for at_ns, nodes in self._times.pings:
             if at_ns >= self.env.now_ns:
                 self.env.call_at(at_ns, self._pinged_then, nodes)
+        for at, then in ((self._times.full_pass_ns, self._full_pass_then), (self._times.cycle_ns, self._cycle_then)):
+            if at is not None and at >= self.env.now_ns:
+                self.env.call_at(at, then)
         self.kube.start()
 
     def _pinged_then(self, nodes: str) -> None:
@@ -207,6 +211,18 @@ class PodWorld(TwinWorld):
         lifecycle = ctld.nodes_lifecycle if ctld is not None else None
         if isinstance(lifecycle, NodeLifecycle):
             lifecycle.pings.asked_now(self.cluster.node_bitmap(expand(nodes)))
+
+    def _full_pass_then(self, _argument: object) -> None:
+        """A full main pass that the recording has."""
+        schedulers = self.cluster.ctld.schedulers if self.cluster.ctld is not None else None
+        if isinstance(schedulers, Scheduler):
+            schedulers.full_pass_then()
+
+    def _cycle_then(self, _argument: object) -> None:
+        """A backfill cycle that the recording has."""
+        schedulers = self.cluster.ctld.schedulers if self.cluster.ctld is not None else None
+        if isinstance(schedulers, Scheduler):
+            schedulers.backfill.cycle_then()
 
     def _inject(self, fault: Fault) -> None:
         if not isinstance(fault, (ClusterFault, OperatorStep)):

@@ -35,6 +35,10 @@ class StartTimes:
     """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
     pings: tuple[tuple[int, str], ...] = ()
     """Ticks of the ping cycle before the first fault of a run in pods, and the nodes that were asked (a hostlist)."""
+    full_pass_ns: int | None = None
+    """The last full main pass before the first fault of a run in pods; None: not known."""
+    cycle_ns: int | None = None
+    """Likewise the last backfill cycle."""
     pod_node: Mapping[str, str] = field(default_factory=dict)
     """Pod (slurmctld-0, w-0 ..; of a Deployment: its app) -> the Kubernetes node it ran on before the first fault."""
     members: Mapping[str, StartTimes] = field(default_factory=dict)

@@ -69,6 +69,32 @@ def test_ticks_that_pinged_before_the_fault_are_known() -> None:
     )  # fmt: skip
 
 
+def test_the_last_full_pass_and_cycle_before_the_fault_are_known() -> None:
+    """A pass of default depth has no period; without a fault every pass is a result."""
+    fault = {"at": "20s", "kind": "pod.delete", "target": "slurmd:w-0"}
+    document = {
+        "schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": [{"NodeName": "w-0"}]}, "faults": [fault],
+        "pods": {},
+    }  # fmt: skip
+
+    def ran(t_s: int, kind: Kind, depth: str = "") -> Event:
+        detail = json.dumps({"depth": depth} if depth else {"took_ns": 0})
+        return Event(t_s * SECOND, kind, "slurmctld", detail=detail)
+
+    rows = [
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
+        ran(8, Kind.SCHED_MAIN_PASS, "full"), ran(9, Kind.SCHED_BACKFILL_CYCLE), ran(13, Kind.SCHED_MAIN_PASS, "full"),
+        ran(14, Kind.SCHED_BACKFILL_CYCLE), ran(15, Kind.SCHED_MAIN_PASS, "default"),
+        Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})),
+        ran(23, Kind.SCHED_MAIN_PASS, "full"), ran(24, Kind.SCHED_BACKFILL_CYCLE),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document), rows)
+    assert (found.full_pass_ns, found.cycle_ns) == (13 * SECOND, 14 * SECOND)
+    quiet = start_times(manifest, Scenario.model_validate({**document, "faults": []}), rows)
+    assert (quiet.full_pass_ns, quiet.cycle_ns) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("a-worker", "worker1"), ("a-worker12", "worker12"), ("a-control-plane", "control-plane"), ("other", "other")],

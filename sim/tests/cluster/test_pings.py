@@ -262,6 +262,10 @@ class Late:
         """What CoarseClock draws."""
         return self._late
 
+    def late_in(self, _second: int) -> bool:
+        """Likewise."""
+        return self._late
+
 
 @pytest.mark.parametrize(("late", "told"), [(False, 14.755), (True, 15.75)])
 def test_a_coarse_clock_shows_a_tick_in_its_second_or_one_later(

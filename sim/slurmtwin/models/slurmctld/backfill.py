@@ -23,6 +23,7 @@ from slurmtwin.models.slurmctld.plain_planner import PlainPlanner
 
 if TYPE_CHECKING:
     from slurmtwin.engine.environment import Call
+    from slurmtwin.models.slurmctld.healthy_answers import HealthyAnswers
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
 _LOOK_NS: Final = SECOND
@@ -66,6 +67,8 @@ class BackfillAgent:
         self.kept_busy = False
         """Answers to pings, each an update of a node (agent.c reset_node_load()), come more often than cycles: there is
         always more work. The twin sends no healthy pings, so whoever wants these cycles says so."""
+        self.answers: HealthyAnswers | None = None
+        """Where these cycles are rarer than cycles may be: the answers, followed while jobs wait."""
         self.prune = True
         """Leave out tests that cannot start a job now (see BackfillCycle)."""
 
@@ -101,6 +104,16 @@ class BackfillAgent:
         self._anchor_ns = now_ns + self._options.interval_ns
         self._last_s = (self._ctld.epoch_ns + now_ns) // SECOND
 
+    def cycle_then(self) -> None:
+        """A recording has a cycle now: the sleep begins anew."""
+        if not self.enabled or self._running is not None:
+            return
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        self._sleep_from(self._ctld.env.now_ns)
+        self.wake()
+
     def wake(self) -> None:
         """Something changed: be there at the next look."""
         if self._look is not None or self._running is not None:
@@ -119,6 +132,8 @@ class BackfillAgent:
             self.wake()
         elif self._more_work():
             self._begin()
+        else:
+            self._follow_answers()
 
     def _more_work(self) -> bool:
         """_more_work(): a stamp is not older than the end of the last cycle, in whole seconds."""
@@ -147,6 +162,11 @@ class BackfillAgent:
         self._sleep_from(self._ctld.env.now_ns + self._took_ns)
         if self._more_work():
             self.wake()
+        self._follow_answers()
+
+    def _follow_answers(self) -> None:
+        if self.answers is not None and self._queue.has_pending:
+            self.answers.follow(self._queue)
 
     def run_cycle(self) -> int:
         """One cycle now without its sleeps, whatever the agent's timing says; returns how many jobs started."""

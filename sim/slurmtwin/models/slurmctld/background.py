@@ -193,6 +193,10 @@ class Periodic:
         """The duty acts in this look."""
         self._last_s = self._ctld.now_s()
 
+    def counts_from(self, second: int) -> None:
+        """It acted in that Unix second."""
+        self._last_s = second
+
     def coming_s(self) -> int:
         """As next_s(), but since 24.11 a look of this very instant counts while it has not come yet."""
         ctld, loop, interval = self._ctld, self._loop, self.interval_s

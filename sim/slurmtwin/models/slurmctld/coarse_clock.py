@@ -20,6 +20,8 @@ SEEN_LATE: Final = (7, 24)
 MIDDLE_SHARE: Final = 0.295
 """Median of what these ticks tell of the share, Beta(7.5, 17.5)."""
 CAUGHT_UP_NS: Final = 5 * MS
+AT_ONCE_NS: Final = 3 * MS
+"""What comes so soon behind a whole second was due in the second before."""
 
 
 class CoarseClock:
@@ -34,6 +36,13 @@ class CoarseClock:
         self._generator = generator
         drawn = float(generator.beta(late + 0.5, all_ - late + 0.5))
         self._share = MIDDLE_SHARE if still else drawn
+        self._second = (0, False)
+
+    def late_in(self, second: int) -> bool:
+        """As late(), one answer for all that is due in that Unix second."""
+        if self._second[0] != second:
+            self._second = (second, self.late())
+        return self._second[1]
 
     def late(self) -> bool:
         """What is due in this second is seen a second later."""

@@ -263,13 +263,27 @@ class Pings:
             return due_s
         return (loop.first_look_ns(due_s, ctld.at_s(due_s) - 1) + ctld.epoch_ns) // SECOND
 
+    def due_s(self) -> int:
+        """The Unix second in which the next tick is due."""
+        self._catch_up()
+        return self._next_due_s
+
+    def asks_the_well(self, tick_s: int) -> bool:
+        """Whether some well node is asked in the tick of that second, which is this one or the one before."""
+        self._catch_up()
+        if tick_s == self._last_tick_s:
+            return bool(self._pinged and self._pinged[-1][1])
+        return bool(self.timeout_s and self._asked_of_the_well(tick_s, self.offset + self.window))
+
     def _tick_of_the_well(self, tick_s: int) -> None:
         """One tick for the well nodes: who is asked, and so answers (slurm.md 4.2 "Ping sent if")."""
         self._step_window()
         self._last_tick_s = tick_s
         self._next_due_s = tick_s + self.interval_s
-        if not self.timeout_s:
-            return
+        if self.timeout_s:
+            self._pinged.append((self.nodes.update_s(tick_s), self._asked_of_the_well(tick_s, self.offset)))
+
+    def _asked_of_the_well(self, tick_s: int, offset: int) -> int:
         live_s = tick_s - self.timeout_s // 3
         recent = 0
         seconds = self._heard_s
@@ -280,9 +294,8 @@ class Pings:
                 recent |= nodes
         if self.checks.last_s(tick_s - 1) >= live_s:
             recent = self._well
-        window = ((1 << self.window) - 1) << self.offset
-        asked = self._well & (~recent | window)
-        self._pinged.append((self.nodes.update_s(tick_s), asked))
+        window = ((1 << self.window) - 1) << offset
+        return self._well & (~recent | window)
 
     def _step_window(self) -> None:
         """The window of nodes asked to register slides by its width."""
@@ -310,7 +323,7 @@ class Pings:
         if self.clock is None:
             return 0
         if self._behind[0] != self._next_due_s:
-            self._behind = (self._next_due_s, int(self.clock.late()))
+            self._behind = (self._next_due_s, int(self.clock.late_in(self._next_due_s)))
         return self._behind[1]
 
     def _look(self) -> None:

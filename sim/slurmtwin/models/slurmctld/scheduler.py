@@ -13,6 +13,7 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld.backfill import BackfillAgent
 from slurmtwin.models.slurmctld.background import MAIN_PASS, BackgroundLoop, Duty, Periodic
+from slurmtwin.models.slurmctld.coarse_clock import AT_ONCE_NS
 from slurmtwin.models.slurmctld.main_pass import MainPass, recently_completing
 from slurmtwin.models.slurmctld.parts import Refusal
 from slurmtwin.models.slurmctld.pending_queue import PendingQueue
@@ -22,6 +23,7 @@ from slurmtwin.models.slurmctld.states import Reason
 
 if TYPE_CHECKING:
     from slurmtwin.engine.environment import Call
+    from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Job
 
@@ -79,6 +81,9 @@ class Scheduler:
         self._quiet: tuple[object, ...] | None = None
         self._quiet_stamps = False
         self.serving = False
+        self.clock: CoarseClock | None = None
+        """The host's coarse clock, where it is known: full passes come in their second or a second later."""
+        self._late_full: Call | None = None
 
     def start(self) -> None:
         """slurmctld serves: the loop may ask for passes from now on; the backfill agent begins its first sleep."""
@@ -98,9 +103,10 @@ class Scheduler:
         self.serving = False
         self._queued = 0
         self.backfill.stop()
-        if self._request is not None:
-            self._request.cancel()
-            self._request = None
+        for call in (self._request, self._late_full):
+            if call is not None:
+                call.cancel()
+        self._request = self._late_full = None
 
     def phase(self) -> MainPhase | None:
         """Where it stands; None when jobs wait."""
@@ -180,16 +186,44 @@ class Scheduler:
         """The scheduling step of one look of the background loop."""
         now_s = self._ctld.now_s()
         full = self._full_passes
-        if full is not None and now_s >= self._full_at_s:
-            full.acted()
-            self._full_at_s = full.next_s()
-            self._queued = 0
-            self._last_sched_s = now_s
-            self._schedule(full=True)
+        if full is not None and now_s >= self._full_at_s and not self._seen_late(now_s):
+            self._call_full(full)
         elif self._queued and now_s - self._loop_called_s() >= self._delay_s():
             self._queued = 0
             self._last_sched_s = now_s
             self._schedule(full=False)
+        self._arm()
+
+    def _call_full(self, full: Periodic) -> None:
+        full.acted()
+        self._full_at_s = full.next_s()
+        self._queued = 0
+        self._last_sched_s = self._ctld.now_s()
+        self._schedule(full=True)
+
+    def _seen_late(self, now_s: int) -> bool:
+        """The full pass that is due now comes at the next whole second, at which time(NULL) still shows this one."""
+        if self.clock is None or (self._late_full is not None and self._late_full.pending):
+            return self.clock is not None
+        if not self.clock.late_in(now_s):
+            return False
+        self._late_full = self._ctld.env.call_at(self._ctld.at_s(now_s + 1) - US, self._full_at_last)
+        return True
+
+    def _full_at_last(self, _argument: object) -> None:
+        self._late_full = None
+        if self._full_passes is not None and self.serving:
+            self._call_full(self._full_passes)
+            self._arm()
+
+    def full_pass_then(self) -> None:
+        """A recording has a full pass now: the coming ones count from it."""
+        full, ctld = self._full_passes, self._ctld
+        if full is None or not self._options_read:
+            return
+        rest_ns = (ctld.env.now_ns + ctld.epoch_ns) % SECOND
+        full.counts_from(ctld.now_s() - (self._looped.steady and rest_ns < AT_ONCE_NS))
+        self._full_at_s = full.next_s()
         self._arm()
 
     def _schedule(self, full: bool) -> None:

@@ -1,0 +1,64 @@
+"""Where slurmctld's passes and cycles stand in a run in pods: as the recording has it, and as its clock shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
+from slurmtwin.worlds.start_times import StartTimes
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
+RARE_BACKFILL = "bf_interval=3000,sched_interval=5"
+RARE_PASSES = "bf_interval=5,sched_interval=3000"
+
+
+def held_start(parameters: str, **times: Any) -> Event | None:
+    """The second start of x62-hold-default's job under other SchedulerParameters."""
+    scenario = load_scenario(FAULTS / "x62-hold-default.yaml")
+    conf = {**scenario.slurm.conf, "SchedulerParameters": parameters}
+    scenario = scenario.model_copy(update={"slurm": scenario.slurm.model_copy(update={"conf": conf})})
+    known = StartTimes(slurmctld_ns=-20 * SECOND - 300 * MS, fault_ns=(30 * SECOND,), **times)
+    run = run_scenario(scenario, FAULTS, TwinOptions(keep=True, times=known))
+    starts = [row for row in run.kept or [] if row.kind is Kind.JOB_STARTED]
+    return starts[1] if len(starts) > 1 else None
+
+
+@pytest.mark.parametrize("second", [20, 21, 22, 23, 24])
+@pytest.mark.parametrize("late", [False, True])
+def test_full_passes_count_from_the_recorded_one(monkeypatch: pytest.MonkeyPatch, second: int, late: bool) -> None:
+    """Each 5 s from its second on; one that time(NULL) hides comes at the next whole second."""
+    monkeypatch.setattr(CoarseClock, "late", lambda _: late)
+    start = held_start(RARE_BACKFILL, full_pass_ns=second * SECOND + 5 * MS)
+    assert start is not None
+    behind_ns = (start.t_ns - second * SECOND) % (5 * SECOND)
+    assert behind_ns == pytest.approx(SECOND if late else 0, abs=10 * MS)
+
+
+def test_a_pass_at_a_whole_second_was_due_in_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """time(NULL) showed the second before, so the next one comes 4 s later (docs/surprises.md)."""
+    monkeypatch.setattr(CoarseClock, "late", lambda _: False)
+    start = held_start(RARE_BACKFILL, full_pass_ns=21 * SECOND + MS // 2)
+    assert start is not None
+    assert (start.t_ns - 20 * SECOND) % (5 * SECOND) == pytest.approx(0, abs=10 * MS)
+
+
+def test_answers_of_healthy_nodes_let_backfill_look_again() -> None:
+    """Nothing else happens while the job is held, and the next full pass is 50 min away."""
+    start = held_start(RARE_PASSES)
+    assert start is not None
+    assert start.actor == "backfill"
+
+
+def test_cycles_count_from_the_recorded_one() -> None:
+    """Its fraction of a second stays: looks are a second apart."""
+    for fraction in (100, 650):
+        start = held_start(RARE_PASSES, cycle_ns=22 * SECOND + fraction * MS)
+        assert start is not None
+        assert start.t_ns % SECOND == pytest.approx(fraction * MS, abs=10 * MS)
