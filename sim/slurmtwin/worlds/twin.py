@@ -58,9 +58,10 @@ if TYPE_CHECKING:
 STALL_NS: Final = 30 * DAY
 """A run in which no job has started or ended for so long, and none runs, will not move any more."""
 _FEW: Final = 10_000
-_GC_THRESHOLDS: Final = (20_000, 20, 20)
-"""Most of a run is freed by reference count. A queue record and its sort entry name each other, and with them hangs
-the whole job: the collector takes them a thousand jobs at a time. What was there before the run is left alone.
+_GC_THRESHOLDS: Final = (20_000, 5, 2)
+"""Nearly all of a run is freed by reference count. Daemons that died are rings: a slurmctld that was killed is some ten
+objects a node, old enough that full collections alone free it. So those are not rare; CPython itself makes none before
+a quarter of the heap is new. What was there before the run is left alone.
 """
 _NO_PROGRAMS: Final = ("/bin/true", "/usr/bin/true")
 """Power-saving programs that do nothing: the scenario's own faults stop and start the slurmds."""

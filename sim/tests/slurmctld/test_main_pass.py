@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from mini_cluster import MiniCluster
 
 from slurmtwin.models.slurmctld.host_costs import HostCosts
 from slurmtwin.models.slurmctld.parts import Placement, Refusal
+from slurmtwin.models.slurmctld.pending_queue import QueueRecord
 from slurmtwin.models.slurmctld.states import DependState, JobState, Reason
 
 TWO = "NodeName=n[0-3] CPUs=1\nPartitionName=a Nodes=n[0-1]\nPartitionName=b Nodes=n[2-3]\n"
@@ -411,3 +414,19 @@ def test_a_deadline_that_cannot_be_met_ends_the_job() -> None:
     job = c.submit(1, limit_s=600, deadline_s=c.ctld.now_s() + 300)
     c.scheduler.run_pass()
     assert job.state is JobState.DEADLINE
+
+
+def test_a_record_that_has_left_the_queue_is_freed_without_the_collector() -> None:
+    """Its sort entry names it: were it named back, each job of a long run would wait for a full collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        c = still()
+        for number in range(1, 9):
+            c.submit(number, nodes=1)
+        c.scheduler.run_pass()
+        left = sum(type(found) is QueueRecord and found.gone for found in gc.get_objects())
+    finally:
+        gc.enable()
+    assert len(c.order()) == 4
+    assert left == 0

@@ -168,6 +168,7 @@ class PendingQueue:
         if place == len(self.entries) or self.entries[place] is not record.entry:
             place = self.entries.index(record.entry)
         del self.entries[place], self.wanted[place], self.lengths[place]
+        record.entry = (*record.entry[:-1], None)  # its key alone: a ring would wait for the collector
 
     def _runnable(self, job: Job, now_s: int) -> bool:
         """_job_runnable_test1(): everything that does not depend on the partition. Parks the job if not."""
