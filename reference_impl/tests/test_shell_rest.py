@@ -36,10 +36,12 @@ def answering() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:  # also when the test fails: the process could not end
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_a_silent_slurmrestd_holds_up_no_other_cluster() -> None:
