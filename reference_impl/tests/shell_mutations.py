@@ -116,6 +116,7 @@ def _raw(original: Callable[..., None]) -> Callable[..., None]:
 
 
 SHELL, ACTIONS, READING = "test_shell", "test_shell_actions", "test_shell_reading"
+LEASE, PASSES, SLURM, TOLD = "test_shell_lease", "test_shell_passes", "test_shell_slurm", "test_shell_told"
 
 
 def _shared_threads() -> Callable[..., ThreadPoolExecutor]:
@@ -126,24 +127,24 @@ def _shared_threads() -> Callable[..., ThreadPoolExecutor]:
 MUTATIONS = (
     Mutation("all slurmrestd share six threads", _set(slurm_rest, "ThreadPoolExecutor", _shared_threads()),
              "test_shell_rest", "test_a_silent_slurmrestd_holds_up_no_other_cluster"),
-    Mutation("the fence of the Lease is dropped", _set(Reconciler, "_fence", lambda self: None), SHELL,
+    Mutation("the fence of the Lease is dropped", _set(Reconciler, "_fence", lambda self: None), LEASE,
              "test_a_pass_without_the_lease_does_nothing"),
-    Mutation("a Lease is held for ever", _set(Lease, "held", property(lambda self: self._renewed_ns >= 0)), SHELL,
+    Mutation("a Lease is held for ever", _set(Lease, "held", property(lambda self: self._renewed_ns >= 0)), LEASE,
              "test_a_lease_that_stood_still_is_taken_over_and_the_old_holder_knows"),
-    Mutation("the Lease is written whatever was read", _set(Lease, "_write", _write_without_version), SHELL,
+    Mutation("the Lease is written whatever was read", _set(Lease, "_write", _write_without_version), LEASE,
              "test_of_two_that_take_over_a_free_lease_at_once_one_fails"),
-    Mutation("the Lease is kept at a stop", _set(Lease, "release", _answers(None)), SHELL,
+    Mutation("the Lease is kept at a stop", _set(Lease, "release", _answers(None)), LEASE,
              "test_a_lease_is_given_back_at_a_graceful_stop"),
     Mutation("back-off does not double", _set(WorkQueue, "failed", _same_pause), READING,
              "test_failures_double_up_to_the_cap_and_hold_off_other_wishes"),
-    Mutation("a pass without Slurm is a good one", _set(reconcile, "stopped_short", lambda o: False), SHELL,
+    Mutation("a pass without Slurm is a good one", _set(reconcile, "stopped_short", lambda o: False), SLURM,
              "test_with_stop_pass_a_silent_slurm_backs_off_and_an_answer_ends_it"),
-    Mutation("events repeat in each pass", _set(Reconciler, "_log", _told_nothing), SHELL,
+    Mutation("events repeat in each pass", _set(Reconciler, "_log", _told_nothing), TOLD,
              "test_events_are_written_once_per_reason"),
-    Mutation("tokens are not struck out", _set(logs, "TOKEN", re.compile("x{999}")), SHELL,
+    Mutation("tokens are not struck out", _set(logs, "TOKEN", re.compile("x{999}")), TOLD,
              "test_no_secret_is_in_logs_recordings_events_or_status"),
     Mutation("a secret is recorded",
-             lambda patch: patch.setattr(reconcile.Recorder, "write", _raw(reconcile.Recorder.write)), SHELL,
+             lambda patch: patch.setattr(reconcile.Recorder, "write", _raw(reconcile.Recorder.write)), TOLD,
              "test_no_secret_is_in_logs_recordings_events_or_status"),
     Mutation("the finalizers of others are lost", _set(Performer, "_finalizer", _finalizer_alone), ACTIONS,
              "test_finalizers_and_taints_of_others_stay"),
@@ -151,17 +152,17 @@ MUTATIONS = (
              "test_a_cluster_goes_only_when_the_api_server_has_no_node_set_of_it"),
     Mutation("status is written in each pass", _set(Reconciler, "_report", _patched_always), SHELL,
              "test_nothing_is_written_once_all_is_settled"),
-    Mutation("memory is not stored", _set(Reconciler, "_remember", _remembered_here_alone), SHELL,
+    Mutation("memory is not stored", _set(Reconciler, "_remember", _remembered_here_alone), PASSES,
              "test_memory_is_stored_before_the_first_action"),
     Mutation("a delete has no uid", _set(KubeApi, "delete", _delete_any), ACTIONS,
              "test_a_pod_of_that_name_with_another_uid_is_left_alone"),
-    Mutation("guards are not asked", _set(Performer, "_holds", _answers(True)), SHELL,
+    Mutation("guards are not asked", _set(Performer, "_holds", _answers(True)), SLURM,
              "test_a_node_that_became_busy_is_not_deleted"),
     Mutation("jobs are not asked for again", _set(Performer, "_job_is", _answers(True)), ACTIONS,
              "test_slurm_is_asked_again_about_a_placeholder_job"),
     Mutation("pods are not counted", _set(Performer, "_create_pod", _create_any), ACTIONS,
              "test_no_pod_is_made_beyond_the_number_that_the_api_server_counts"),
-    Mutation("no answer is an empty answer", _set(Observer, "_ask", _fresh_without_answer), SHELL,
+    Mutation("no answer is an empty answer", _set(Observer, "_ask", _fresh_without_answer), SLURM,
              "test_while_slurm_does_not_answer_no_pod_is_deleted"),
     Mutation("keys are made anew", _set(Performer, "_ensure_secret", _keys_made_anew), SHELL,
              "test_a_cluster_becomes_its_control_plane_and_keys_are_made_once"),
@@ -169,9 +170,9 @@ MUTATIONS = (
              "test_our_own_writes_of_status_wake_nobody_and_pods_of_others_are_kept_small"),
     Mutation("our own status wakes us", _set(cache, "_told", lambda kind, item: object()), READING,
              "test_our_own_writes_of_status_wake_nobody_and_pods_of_others_are_kept_small"),
-    Mutation("/healthz is always well", _set(Operator, "alive", lambda self: True), SHELL,
+    Mutation("/healthz is always well", _set(Operator, "alive", lambda self: True), TOLD,
              "test_probes_and_metrics_are_served"),
-    Mutation("what went unseen stays", _set(Operator, "compare", _answers(None)), SHELL,
+    Mutation("what went unseen stays", _set(Operator, "compare", _answers(None)), PASSES,
              "test_an_object_that_went_while_a_watch_was_broken_is_dropped"),
 )  # fmt: skip
 

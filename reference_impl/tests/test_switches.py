@@ -102,7 +102,7 @@ def on_all(change: Callable[[str], Change]) -> Change:
     ],
 )  # fmt: skip
 def test_the_carrier_follows_its_switches(name: str, value: Any, steps: Any) -> None:
-    """Beside the core: what ends a pass, and how long Slurm is waited for (the shell's own: test_shell.py)."""
+    """Beside the core: what ends a pass, and how long Slurm is waited for (the shell's own: test_shell_passes.py)."""
     story, late = Story("carried", steps, 400), Disturbance("stale", 35 * SECOND, 60 * SECOND, "pods")
     one, other = (play(story, switches, disturbances=(late,))[0] for switches in (SAFEST, Switches(**{name: value})))
     assert one.events != other.events

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -123,3 +124,22 @@ async def bench(
             await found.operator.lease.step()
             found.sync()
         yield found
+
+
+def play(story: Callable[[Bench], Awaitable[None]], settings: Settings | None = None, **cluster_spec: Any) -> Bench:
+    """Run a story on a bench of its own; returns the bench as it was left."""
+
+    async def run() -> Bench:
+        async with bench(settings, **cluster_spec) as found:
+            await story(found)
+            return found
+
+    return asyncio.run(run())
+
+
+async def settled(b: Bench, replicas: int = 2, **spec: Any) -> None:
+    """A node set of so many registered pods."""
+    b.kube.put("nodesets", node_set(replicas, **spec))
+    await b.step()
+    b.run_pods()
+    await b.step(seconds=5)
