@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from slurmtwin.contract.events import COLUMNS, Event, Kind
-from slurmtwin.contract.jobs import JobRequest, to_dict
+from slurmtwin.contract.events import Kind
 from slurmtwin.contract.kubernetes import KubernetesCluster
-from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block, write_manifest
+from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin.contract.several_clusters import has_several
 from slurmtwin.contract.world import RunAnswer, RunOrder
@@ -27,6 +24,7 @@ from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.manifests.slurm_files import controllers_of
 from slurmtwin_e2e.kind.pins import pins
 from slurmtwin_e2e.kind.runner import RanOnce, check_scenario, run_once
+from slurmtwin_e2e.run_folder import write_folder
 
 CLUSTER_VARIABLE: Final = "SLURMTWIN_KIND_CLUSTER"
 """Name of a running cluster of ours to use; unset: one is made of the scenario's section, and removed."""
@@ -61,7 +59,7 @@ def _run(cluster: Cluster, order: RunOrder, repetition: int) -> RunAnswer:
     ran = run_once(cluster, order.scenario, order.jobs, say, repetition=repetition, repetitions=max(3, repetition))
     manifest = build_manifest(order.scenario, ran, [cluster], repetition)
     if order.folder is not None:
-        write_folder(order.folder, manifest, ran.events, order.scenario, order.jobs, ran.passes)
+        write_folder(order.folder, manifest, ran.events, resolved_text(order.scenario), order.jobs, ran.passes)
     return RunAnswer(manifest, ran.events)
 
 
@@ -131,35 +129,3 @@ def build_manifest(scenario: Scenario, ran: RanOnce, clusters: Sequence[Cluster]
             **({"dispatcher_late_ms": round(late, 2)} if (late := ran.dispatcher_late_ms) is not None else {}),
         },
     )  # fmt: skip
-
-
-def _row(run_id: str, seq: int, event: Event) -> str:
-    row: dict[str, Any] = {"run_id": run_id, "world": WORLD, "seq": seq}
-    values = event._asdict()
-    for column in COLUMNS[3:]:
-        if values[column.name] is not None:
-            row[column.name] = values[column.name]
-    return json.dumps(row, separators=(",", ":"))
-
-
-def write_folder(
-    target: Path, manifest: Manifest, events: Sequence[Event], scenario: Scenario, jobs: Sequence[JobRequest],
-    passes: Sequence[str] = (),
-) -> None:  # fmt: skip
-    """Write one run folder, whole or not at all; passes: lines of plans.jsonl, where the operator recorded them."""
-    part = target.with_name(f".{target.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    (part / "scenario.resolved.json").write_text(resolved_text(scenario))
-    with (part / "jobs.jsonl").open("w") as stream:
-        for job in sorted(jobs, key=lambda j: (j.submit_ns, j.job_id)):
-            stream.write(json.dumps(to_dict(job), sort_keys=True, separators=(",", ":")) + "\n")
-    run_id = str(manifest.results["run_id"])
-    text = "".join(_row(run_id, seq, event) + "\n" for seq, event in enumerate(events))
-    files = {"events.jsonl.gz": text} | ({"plans.jsonl.gz": "\n".join((*passes, ""))} if passes else {})
-    for name, content in files.items():
-        with (part / name).open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as zipped:
-            zipped.write(content.encode())
-    write_manifest(part, manifest)
-    shutil.rmtree(target, ignore_errors=True)
-    part.replace(target)

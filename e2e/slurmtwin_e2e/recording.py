@@ -5,23 +5,22 @@ A recording is written whole or not at all, and never edited: what is wrong is d
 
 from __future__ import annotations
 
-import gzip
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from slurmtwin.contract.events import COLUMNS, Event, Kind
-from slurmtwin.contract.jobs import JobRequest, to_dict
-from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block, write_manifest
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.jobs import JobRequest
+from slurmtwin.contract.manifest import Manifest, environment_block, sha256_text, software_block
 from slurmtwin.contract.scenario import Scenario
 from slurmtwin.contract.world import conditions_sha256
 from slurmtwin_e2e.collect.run_events import build_events, rounded
 from slurmtwin_e2e.facts import cluster_facts, cpus_of_nodes
 from slurmtwin_e2e.lateness import lateness_of
 from slurmtwin_e2e.run import RawRun
+from slurmtwin_e2e.run_folder import write_folder
 
 TRACE_KINDS: Final = (Kind.JOB_SUBMITTED, Kind.JOB_STARTED, Kind.JOB_ENDED)
 RUN_KINDS: Final = (Kind.RUN_STARTED, Kind.RUN_ENDED, Kind.SLURMCTLD_STARTED, Kind.SLURMD_STARTED)
@@ -63,16 +62,6 @@ def fault_documents(scenario: Scenario) -> list[dict[str, Any]]:
 def run_events(scenario: Scenario, raw: RawRun) -> list[Event]:
     """The event table of a raw run."""
     return build_events(raw.folder, raw.plan, fault_documents(scenario), cpus_of_nodes(scenario))
-
-
-def row_text(run_id: str, seq: int, event: Event) -> str:
-    """One line of events.jsonl: columns in the table's order, empty ones left out."""
-    row: dict[str, Any] = {"run_id": run_id, "world": "slurm", "seq": seq}
-    values = event._asdict()
-    for column in COLUMNS[3:]:
-        if values[column.name] is not None:
-            row[column.name] = values[column.name]
-    return json.dumps(row, separators=(",", ":"))
 
 
 def _notes(raw: RawRun) -> list[dict[str, Any]]:
@@ -123,11 +112,11 @@ def write_recording(
         raise LateRunError(f"{place.run_id}: {late.excess}")
     manifest, events = read_run(place, scenario, jobs, raw, packages)
     if scenario.workload.file is None:
-        _write_folder(target, place, manifest, events, resolved_text(scenario, place), jobs)
+        write_folder(target, manifest, events, resolved_text(scenario, place), jobs)
     else:
         kept = times_only(events)
         manifest = replace(without_paths(manifest), results={**manifest.results, "events": len(kept)})
-        _write_folder(target, place, manifest, kept)
+        write_folder(target, manifest, kept)
     return target
 
 
@@ -160,28 +149,8 @@ def write_run(
 ) -> tuple[Manifest, list[Event]]:
     """Write one run folder, whole or not at all. Raises IncompleteRunError when the driver did not finish."""
     manifest, events = read_run(place, scenario, jobs, raw, packages)
-    _write_folder(target, place, manifest, events, resolved_text(scenario, place), jobs)
+    write_folder(target, manifest, events, resolved_text(scenario, place), jobs)
     return manifest, events
-
-
-def _write_folder(
-    target: Path, place: Place, manifest: Manifest, events: Sequence[Event], resolved: str = "",
-    jobs: Sequence[JobRequest] = (),
-) -> None:  # fmt: skip
-    part = target.with_name(f".{target.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    if resolved:
-        (part / "scenario.resolved.json").write_text(resolved)
-        with (part / "jobs.jsonl").open("w") as stream:
-            for job in sorted(jobs, key=lambda j: (j.submit_ns, j.job_id)):
-                stream.write(json.dumps(to_dict(job), sort_keys=True, separators=(",", ":")) + "\n")
-    text = "".join(row_text(place.run_id, seq, event) + "\n" for seq, event in enumerate(events))
-    with (part / "events.jsonl.gz").open("wb") as raw_stream, gzip.GzipFile("", "wb", 9, raw_stream, 0) as zipped:
-        zipped.write(text.encode())
-    write_manifest(part, manifest)
-    shutil.rmtree(target, ignore_errors=True)
-    part.replace(target)
 
 
 def read_run(

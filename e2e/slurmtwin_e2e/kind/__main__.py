@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -73,6 +74,15 @@ def sweep() -> None:
         click.echo(f"removed {name}")
 
 
+def _tell(done: str, wrong: Sequence[str]) -> None:
+    """What was done and what went wrong; exit 1 when something did."""
+    click.echo(f"{done}, {len(wrong)} findings")
+    for text in wrong:
+        click.echo(f"  {text}")
+    if wrong:
+        sys.exit(ExitCode.FINDING)
+
+
 @main.command("smoke")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False))
 @click.option("--out", default="out/kind-smoke", show_default=True, help="Run folders and, on failure, node logs.")
@@ -84,11 +94,7 @@ def smoke_command(files: tuple[str, ...], out: str, yes: bool) -> None:
     scenarios = [load_scenario(Path(file)) for file in files or smoke.FILES]
     _ready(yes)
     wrong = smoke.smoke(scenarios, Path(out), _say)
-    click.echo(f"{len(scenarios)} scenarios on a real cluster, {len(wrong)} findings")
-    for text in wrong:
-        click.echo(f"  {text}")
-    if wrong:
-        sys.exit(ExitCode.FINDING)
+    _tell(f"{len(scenarios)} scenarios on a real cluster", wrong)
 
 
 @main.command("first-steps")
@@ -106,11 +112,7 @@ def first_steps_command(name: str, times: int, yes: bool) -> None:
         _ready(yes)
         with lifecycle.running([KubernetesCluster(name="first-steps")], _say, logs=Path("out/kind-logs")) as clusters:
             wrong = first_steps.measure(clusters[0], times, _say)
-    click.echo(f"first steps {times} times, {len(wrong)} findings")
-    for text in wrong:
-        click.echo(f"  {text}")
-    if wrong:
-        sys.exit(ExitCode.FINDING)
+    _tell(f"first steps {times} times", wrong)
 
 
 @main.command("clean-up")
@@ -127,11 +129,7 @@ def clean_up_command(runs: int, killed: int, ended: int) -> None:
     done, table, left = clean_up.run_all(runs, kills, _say)
     click.echo("\n".join(table))
     wrong = clean_up.wrong_with(done, kills, left)
-    click.echo(f"{len(done)} runs, {len(wrong)} findings")
-    for text in wrong:
-        click.echo(f"  {text}")
-    if wrong:
-        sys.exit(ExitCode.FINDING)
+    _tell(f"{len(done)} runs", wrong)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ from slurmtwin_e2e.kind.attach import attach, is_made_of
 from slurmtwin_e2e.kind.beside import Beside
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.runner import RanOnce, check_scenario, run_once
-from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
+from slurmtwin_e2e.kind_world import build_manifest, resolved_text, say
+from slurmtwin_e2e.run_folder import write_folder
 
 ALONE: Final = ("kube_node.", "api_server.", "dns.", "watch.", "image.")
 """Faults that other runs on the cluster would feel."""
@@ -143,7 +144,7 @@ def record_run(
     manifest = build_manifest(one.scenario, ran, clusters, one.repetition)
     beside_it = {"repetitions": repetitions, "runs_beside": beside}
     manifest = replace(manifest, parameters=manifest.parameters | beside_it)
-    write_folder(one.folder(root), manifest, ran.events, one.scenario, jobs, ran.passes)
+    write_folder(one.folder(root), manifest, ran.events, resolved_text(one.scenario), jobs, ran.passes)
     say(f"{name}: recorded, {len(ran.events)} rows, at most {ran.latest_ms:.0f} ms late, load {ran.load}")
     return ""
 

@@ -42,7 +42,8 @@ from slurmtwin_e2e.kind.faults.schedule import FaultRunner
 from slurmtwin_e2e.kind.manifests.slurm_files import CTLD_PORT, SERVES_PROBES, controllers_of
 from slurmtwin_e2e.kind.programs import Say
 from slurmtwin_e2e.kind.runner import LEAD_NS, RanOnce
-from slurmtwin_e2e.kind_world import build_manifest, say, write_folder
+from slurmtwin_e2e.kind_world import build_manifest, resolved_text, say
+from slurmtwin_e2e.run_folder import write_folder
 
 THAW_LIMIT_S: Final = 120.0
 
@@ -256,7 +257,7 @@ def run_scenario(order: RunOrder) -> RunAnswer:
         )
         manifest = build_manifest(order.scenario, ran, clusters, repetition)
     if order.folder is not None:
-        write_folder(order.folder, manifest, ran.events, order.scenario, order.jobs)
+        write_folder(order.folder, manifest, ran.events, resolved_text(order.scenario), order.jobs)
     return RunAnswer(manifest, ran.events)
 
 

@@ -16,6 +16,7 @@ from slurmtwin_e2e import kind_world
 from slurmtwin_e2e.kind import deploy, first_steps, lifecycle, runner
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.programs import Say
+from slurmtwin_e2e.run_folder import write_folder
 
 FILES: Final = (
     "scenarios/faults/quiet-pods.yaml",
@@ -36,7 +37,7 @@ def run_one(cluster: Cluster, scenario: Scenario, out: Path, say: Say) -> list[s
     jobs = list(listed_jobs(scenario))
     ran = runner.run_once(cluster, scenario, jobs, say)
     manifest = kind_world.build_manifest(scenario, ran, [cluster], 1)
-    kind_world.write_folder(out / scenario.name, manifest, ran.events, scenario, jobs)
+    write_folder(out / scenario.name, manifest, ran.events, kind_world.resolved_text(scenario), jobs)
     wrong = [] if ran.stop_reason in GOOD else [f"ended by {ran.stop_reason}"]
     wrong += ran.fault_errors
     return wrong + [f"phase {name} has no end" for name in missing_milestones(scenario.expect.phases, ran.events)]

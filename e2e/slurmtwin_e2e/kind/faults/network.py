@@ -99,7 +99,26 @@ class Filter:
             self._tools.shell(node).run(f"{hooks}; iptables -w -F {self._chain}; iptables -w -X {self._chain}")
 
 
-class NetworkCut(Fault):
+class Filtered(Fault):
+    """A fault that stands in filters: `prepare` writes `rules`, by node, and makes the filter."""
+
+    rules: dict[str, list[str]]
+    filter: Filter
+
+    def inject(self) -> None:
+        """Put the rules."""
+        self.filter.put(self.rules)
+
+    def dropped(self, said: str, fail: str) -> str:
+        """What was found, and the packets that the rules took; FaultError when they take none."""
+        return until(lambda: f"{said}; packets dropped: {count}" if (count := self.filter.dropped()) else "", fail)
+
+    def clear(self) -> None:
+        """Remove the rules."""
+        self.filter.remove()
+
+
+class NetworkCut(Filtered):
     """No packet passes between the two sets, either way; packets are dropped, not refused. Each node's own filter
     does it, so two pods on one node are cut as well.
     """
@@ -120,10 +139,6 @@ class NetworkCut(Fault):
         self.rules = rules
         self.filter = Filter(self.tools)
 
-    def inject(self) -> None:
-        """Put the rules."""
-        self.filter.put(self.rules)
-
     def prove(self) -> str:
         """A connection that would cross the cut does not open; the filter counts its packets."""
         if any(end.name == DISPATCHER for end in self.far):
@@ -135,9 +150,7 @@ class NetworkCut(Fault):
         script = f"{inside}timeout 1 bash -c '</dev/tcp/{host}/{port}' 2>/dev/null && echo open; true"
         if self.tools.shell(a.node).run(script).text:
             raise FaultError(f"{a.name} still reaches {host}:{port}")
-        said = f"no connection from {a.name} to {host}:{port}"
-        return until(lambda: f"{said}; packets dropped: {self.filter.dropped()}" if self.filter.dropped() else "",
-                     "the filter dropped nothing")  # fmt: skip
+        return self.dropped(f"no connection from {a.name} to {host}:{port}", "the filter dropped nothing")
 
     def _prove_door(self) -> str:
         """This host, where the dispatcher is, cannot open the connection that it opens."""
@@ -145,9 +158,7 @@ class NetworkCut(Fault):
         try:
             socket.create_connection((host, port), timeout=1.0).close()
         except OSError:
-            said = f"no connection from this host to {host}:{port}"
-            return until(lambda: f"{said}; packets dropped: {self.filter.dropped()}" if self.filter.dropped() else "",
-                         "the filter dropped nothing")  # fmt: skip
+            return self.dropped(f"no connection from this host to {host}:{port}", "the filter dropped nothing")
         raise FaultError(f"this host still reaches {host}:{port}")
 
     def _other_end(self, a: End) -> tuple[str, int]:
@@ -157,12 +168,8 @@ class NetworkCut(Fault):
         b = self.far[0]
         return b.address, DAEMON_PORTS.get(b.name.partition(":")[0], 10250)
 
-    def clear(self) -> None:
-        """Remove the rules."""
-        self.filter.remove()
 
-
-class DnsOutage(Fault):
+class DnsOutage(Filtered):
     """Queries to the cluster's name service are dropped in every node; names that are cached live on."""
 
     kinds = ("dns.outage",)
@@ -173,10 +180,6 @@ class DnsOutage(Fault):
         self.rules = dict.fromkeys(self.tools.cluster.nodes, bodies)
         self.filter = Filter(self.tools)
 
-    def inject(self) -> None:
-        """Put the rules."""
-        self.filter.put(self.rules)
-
     def prove(self) -> str:
         """A name that exists does not resolve in a pod."""
         pod = self.tools.pod("observer")
@@ -185,12 +188,8 @@ class DnsOutage(Fault):
         answer = self.tools.shell(pod.node).run(script).text
         return until(lambda: "" if answer else "slurmrestd does not resolve in the observer's pod in 3 s", answer, 0)
 
-    def clear(self) -> None:
-        """Remove the rules."""
-        self.filter.remove()
 
-
-class StaleWatch(Fault):
+class StaleWatch(Filtered):
     """The target's open connections to the API server die silently; new ones pass. So what it reads anew is true,
     and its watches (its cache) stand still until it notices.
     """
@@ -198,7 +197,7 @@ class StaleWatch(Fault):
     kinds = ("watch.stale",)
 
     def prepare(self) -> None:
-        """Find the local ports of its connections."""
+        """Find the local ports of its connections; their packets are dropped both ways."""
         self.pod = self.tools.pod(self.fault.target)
         pid = self.tools.main_pid(self.pod)
         text = self.tools.shell(self.pod.node).run(f"nsenter -t {pid} -n cat /proc/net/tcp /proc/net/tcp6").text
@@ -210,22 +209,13 @@ class StaleWatch(Fault):
         if not ports:
             raise FaultError(f"{self.pod.name} holds no connection to the API server")
         self.ports = sorted(ports)
-        self.filter = Filter(self.tools)
-
-    def inject(self) -> None:
-        """Drop those connections' packets, both ways."""
-        bodies = []
+        address, bodies = self.pod.address, []
         for port in self.ports:
-            bodies += [f"-s {self.pod.address} -p tcp --sport {port} -j DROP",
-                       f"-d {self.pod.address} -p tcp --dport {port} -j DROP"]  # fmt: skip
-        self.filter.put({self.pod.node: bodies})
+            bodies += [f"-s {address} -p tcp --sport {port} -j DROP", f"-d {address} -p tcp --dport {port} -j DROP"]
+        self.rules = {self.pod.node: bodies}
+        self.filter = Filter(self.tools)
 
     def prove(self) -> str:
         """Packets of the old connections are dropped."""
         said = f"connections of {self.pod.name} from ports {self.ports} are silent"
-        return until(lambda: f"{said}; packets dropped: {self.filter.dropped()}" if self.filter.dropped() else "",
-                     "no packet of these connections came")  # fmt: skip
-
-    def clear(self) -> None:
-        """Remove the rules."""
-        self.filter.remove()
+        return self.dropped(said, "no packet of these connections came")
