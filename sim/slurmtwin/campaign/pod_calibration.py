@@ -127,7 +127,9 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
             seen.add("pod-bind", run, pods.at("pod.created", uid), bound)
         seen.add("pod-start-alone" if pods.alone(uid) else "pod-start", run, bound, runs)
         seen.add(
-            "container-start-alone" if pods.alone(uid) else "container-start", run, pods.checked.get(pods.name[uid]),
+            "container-start-alone" if pods.alone(uid) else "container-start",
+            run,
+            pods.checked.get(pods.name[uid]),
             runs,
         )
         if app == "slurmctld":
@@ -143,12 +145,22 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
 
 
 def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
+    if history.manifest.parameters.get("slurm_version", "22.05") != "22.05":  # its loop has no whole seconds
+        for row in rows:
+            if row.kind == "job.started" and row.details.get("by") == "main":
+                seen.add("main-pass", run, *_behind_second(row, history.manifest.parameters["epoch_ns"]))
     for number, job in history.jobs.items():
         own = {row.kind: _bounds(row) for row in reversed(rows) if row.job_id == number}
         sent = job.get("submit_ns", 0) / MS
         seen.add("submit", run, (sent, sent), own.get("job.submitted"))
         seen.add("script-launch", run, own.get("job.started"), own.get("script.started"))
         seen.add("exit-notice", run, own.get("script.ended"), own.get("job.ended"))
+
+
+def _behind_second(row: Row, epoch_ns: int) -> tuple[Interval, Interval]:
+    """The whole second before a row and the row, in ms; one within its error before a second is of that second."""
+    second = (row.t_ns + row.t_err_ns + epoch_ns) // SECOND * SECOND - epoch_ns
+    return (second / MS, second / MS), _bounds(row)
 
 
 class _Pods:

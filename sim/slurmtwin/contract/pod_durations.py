@@ -23,6 +23,8 @@ DURATIONS: Final[dict[str, str]] = {
     "script-launch": "slurmctld has started a job until its script runs",
     "exit-notice": "a script has ended until slurmctld knows",
     "submit": "a job is submitted until slurmctld has its record",
+    "main-pass": "a whole second at which slurmctld's loop looks until its pass has started a job",
+    "dispatch": "a dispatcher asks a cluster's slurmrestd until slurmctld has done it",
 }
 """Name -> the span it measures; in nanoseconds everywhere."""
 

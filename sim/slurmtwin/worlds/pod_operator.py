@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 import slurmtwin
 from slurmtwin.adapters.operator_process import Carrying, Operator
-from slurmtwin.adapters.slurm_port import CHECK_NS, PERIOD_NS, SlurmPort
+from slurmtwin.adapters.slurm_port import ANSWER_NS, CHECK_NS, PERIOD_NS, SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.operator_steps import OperatorStep
@@ -40,12 +40,16 @@ if TYPE_CHECKING:
 
 STEPS: Final = ("operator.scale", "operator.update", "operator.configure", "operator.cordon", "operator.delete")
 TARGETS: Final = ("workers", "rest")
-IN_PLACE_NS: Final = 3100 * MS
-"""The change is gathered for 0.1 s and the pod marked, so that its kubelet looks; 3 s later reconfigure
-(docs/operator.md, slurm.conf in place). The new process takes its own start.
+IN_PLACE_NS: Final = 3 * SECOND
+"""The pod is marked, so that its kubelet looks; so much later reconfigure (docs/operator.md, slurm.conf in place). The
+new process takes its own start.
 """
 GATHER_NS: Final = 100 * MS
 """GATHER_NS of the reference operator's process; controller-runtime, which carries Slinky's, waits for nothing."""
+IN_PLACE_MORE_NS: Final = 2 * GATHER_NS + 4 * ANSWER_NS
+"""Beside that pause: the change and the pod's mark are gathered, each of three passes asks slurmrestd, the last one
+twice.
+"""
 LEASE_LOOK_NS: Final = (0, 4400 * MS)
 """Looks at a lease lie up to 2 s x 2.2 apart (kubernetes.md 6.10)."""
 BOOTS: Final[dict[str, dict[str, str]]] = {"replicas": {}, "power": {"boot": "1"}}
@@ -263,7 +267,8 @@ class OperatorPart:
             pod = self._kube.faults.pod("slurmctld")
             self._client.delete(Pod, pod.meta.key, uid=pod.meta.uid)
         else:
-            state.configured_anew(lines, self._world.scaled("operator-requeue", IN_PLACE_NS) + self._begin())
+            pause_ns = self._world.scaled("operator-requeue", IN_PLACE_NS)
+            state.configured_anew(lines, pause_ns + IN_PLACE_MORE_NS + self._begin())
         return _nothing
 
     def _change(self, **values: object) -> Callable[[], None]:

@@ -112,6 +112,8 @@ class PodWorld(TwinWorld):
         self._pods: PodsSection = scenario.pods
         self._durations = {**still_durations(), **options.durations}
         self._scaled = options.scaled
+        self._whole_seconds = conf.version != "22.05"
+        """slurmctld's loop looks at those (models/slurmctld/background.py)."""
         message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
         backfill = conf.scheduler.backfill
         backfill = replace(backfill, interval_ns=self.scaled("backfill-interval", backfill.interval_ns))
@@ -156,8 +158,9 @@ class PodWorld(TwinWorld):
 
     def _own_costs(self, costs: HostCosts) -> HostCosts:
         """Costs of this host: drawn once where the models take one value, else by `_noise`."""
+        lag_ns = self.draw("main-pass")() if self._whole_seconds else costs.loop_lag_ns
         return replace(
-            costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), slurmctld_start_ns=0,
+            costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), slurmctld_start_ns=0, loop_lag_ns=lag_ns,
             slurmd_start_ns=0, launch_ns=self._middle("script-launch"), exit_notice_ns=self._middle("exit-notice"),
         )  # fmt: skip
 

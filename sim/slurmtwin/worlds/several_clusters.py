@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.job_dispatch import ClusterPort, JobDispatcher
-from slurmtwin.contract.clock import MS
 from slurmtwin.contract.several_clusters import dispatch_of, member, one_table, own_jobs
 from slurmtwin.engine.environment import Environment
 from slurmtwin.engine.event_sink import EventSink
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 NEXT_SEED: Final = 1_000_003
 """Clusters draw from streams of their own: each has its own seed, so far from the last one's."""
-REQUEST_NS: Final = (3 * MS, 30 * MS)
-"""Answers of slurmrestd to the dispatcher take 5 to 30 ms in the first recordings of x83 and x84."""
 
 
 class MemberWorld(PodWorld):
@@ -52,7 +49,7 @@ class MemberWorld(PodWorld):
     @property
     def request(self) -> Callable[[], int]:
         """How long a request of the dispatcher is on its way to slurmctld."""
-        return self.streams.uniform_ns("dispatcher.request", *REQUEST_NS)
+        return self.draw("dispatch")
 
     @property
     def quiet(self) -> bool:

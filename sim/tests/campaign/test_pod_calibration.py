@@ -119,6 +119,21 @@ def bounds(stamp: Event, receipt: Event) -> tuple[float, float]:
     return pod_calibration._bounds(first, second)
 
 
+@pytest.mark.parametrize(("at_us", "behind"), [(5_600, (4.8, 6.4)), (600, (0.05, 1.4)), (-500, (0.05, 0.3))])
+def test_a_main_pass_is_counted_from_its_whole_second(at_us: int, behind: tuple[float, float]) -> None:
+    """A start 0.5 ms before a second, known to 0.8 ms, is of that second; before 24.11 the loop has none."""
+    detail = json.dumps({"by": "main"})
+    start = Event(7 * SECOND + at_us * 1000, Kind.JOB_STARTED, "slurmctld", 1, detail=detail, t_err_ns=800_000)
+    for version, spans in (("26.05", [[pytest.approx(behind)]]), ("22.05", None)):
+        manifest = Manifest(
+            world="kind", scenario="a", scenario_sha256="", seed=0,
+            parameters={"epoch_ns": 3 * SECOND, "slurm_version": version},
+        )  # fmt: skip
+        seen = pod_calibration.Seen()
+        pod_calibration._read_jobs(seen, 0, history_of(manifest, []), rows_of_events([start]))
+        assert seen.spans.get("main-pass") == spans
+
+
 def test_a_pod_that_starts_alone_is_another_duration(tmp_path: Path) -> None:
     """Starts beside each other share the host."""
     document = measure([quiet_run(tmp_path / "a", 1, 6, apart=30 * SECOND)])
