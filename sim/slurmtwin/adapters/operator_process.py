@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.manifests import pod_of
@@ -17,7 +18,7 @@ from slurmtwin.adapters.views import LOCK, NODE_SET
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
-from slurmtwin.engine.event_sink import detail_text
+from slurmtwin.engine.event_sink import text_of
 from slurmtwin.engine.records import changed
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.errors import AlreadyExistsError, ApiError
@@ -304,9 +305,7 @@ class _Process:
     def _tell(self, action: a.Action, error: str) -> None:
         kind = Kind.ACTION_FAILED if error not in ("", "skipped") else Kind.ACTION_ISSUED
         subject = str(getattr(action, "node", "") or getattr(action, "name", ""))
-        said: dict[str, Any] = {"do": action.do, "outcome": error or "done"}
-        about = str(getattr(action, "kind", ""))
-        detail = detail_text(**(said | ({"object": about} if about else {})))
+        detail = _said(action.do, error or "done", str(getattr(action, "kind", "")))
         self._o._sink.emit(self.clock.now_ns, kind, "operator", None, subject or None, None, None, detail)
 
     def _guarded(self, guard: a.Guard, item: Custom, action: a.Action, done: Done) -> None:
@@ -389,6 +388,12 @@ class _Process:
         else:
             made = Service(meta=meta, selector=labels, publish_not_ready=True, headless=True)
         self.client.create(made, lambda answer: done(None if isinstance(answer, AlreadyExistsError) else answer))
+
+
+@lru_cache(maxsize=256)
+def _said(do: str, outcome: str, about: str) -> str:
+    said = {"do": do, "outcome": outcome}
+    return text_of(said | ({"object": about} if about else {}))
 
 
 def _answer(done: Done) -> Callable[[Any], None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND
@@ -30,6 +30,11 @@ PERIOD_NS: Final = 30 * SECOND
 second."""
 ANSWER_NS: Final = 60 * MS
 """A request to slurmrestd and its own to slurmctld."""
+
+
+@cache
+def _sorted_flags(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(words[1:]))
 
 
 class Started(dict[str, int]):
@@ -217,7 +222,7 @@ class SlurmPort:
     def _node(self, ctld: Slurmctld, node: Node) -> SlurmNode:
         words = node_words(ctld, node)
         return SlurmNode(
-            name=node.name, state=words[0], flags=tuple(sorted(words[1:])), reason=node.reason,
+            name=node.name, state=words[0], flags=_sorted_flags(words), reason=node.reason,
             comment=self._comments.get(node.name, ""), features=(self._feature,),
             registered_ns=self._started_ns.get(node.name, 0),
         )  # fmt: skip

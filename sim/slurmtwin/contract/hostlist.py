@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from slurmtwin.contract.errors import InputError
 
@@ -72,7 +73,9 @@ def expand(text: str) -> list[str]:
     return names
 
 
+@lru_cache(maxsize=MAX_HOSTS)
 def _key(name: str) -> tuple[str, int, int, str]:
+    """(prefix, digits, number, name) of a name that ends in digits; digits 0 and number -1 of another."""
     found = _NUMBERED.match(name)
     return (found[1], len(found[2]), int(found[2]), name) if found else (name, 0, -1, name)
 
@@ -81,13 +84,15 @@ def compress(names: Iterable[str]) -> str:
     """The canonical short form: sorted by prefix and number, ranges in one bracket per prefix."""
     groups: dict[tuple[str, int], list[int]] = {}
     plain: dict[tuple[str, int], None] = {}
-    for name in sorted(set(names), key=_key):
-        found = _NUMBERED.match(name)
-        if found and len(found[2]) <= 18:
-            groups.setdefault((found[1], len(found[2])), []).append(int(found[2]))
-            plain.setdefault((found[1], len(found[2])))
+    for prefix, width, number, name in sorted(map(_key, set(names))):
+        if 0 < width <= 18:
+            group = groups.get((prefix, width))
+            if group is None:
+                group = groups[prefix, width] = []
+                plain[prefix, width] = None
+            group.append(number)
         else:
-            plain[(name, -1)] = None
+            plain[name, -1] = None
     out: list[str] = []
     for prefix, width in plain:
         if width < 0:

@@ -13,7 +13,7 @@ from slurmtwin.adapters.slurm_port import Started
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.engine.event_sink import EventSink, detail_text
-from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
+from slurmtwin.models.slurmctld.node_words import ListedNodes, node_state
 from slurmtwin.models.slurmctld.states import JobState, NodeBase
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ KEPT_JOBS: Final = 1000
 _LOOKS_AT: Final = ("job.", "node.", "slurmctld.", "script.")
 _RECORDED: Final = {Kind.JOB_SUBMITTED: "PENDING", Kind.JOB_STARTED: "RUNNING", Kind.JOB_ENDED: "COMPLETED"}
 _QUIET: Final = (Kind.NODE_STATE, Kind.JOB_STATE, Kind.NODE_PINGED)
+_LOOKED_AT: Final = frozenset(kind for kind in Kind if kind.value.startswith(_LOOKS_AT) and kind not in _QUIET)
 
 
 class ObservedSink(EventSink):
@@ -54,7 +55,7 @@ class ObservedSink(EventSink):
             super().emit(t_ns, Kind.SLURMCTLD_STARTED, actor, *more, **named)  # its log says both
         if self.recorded is not None and kind in _RECORDED:
             self.recorded(more[0], _RECORDED[kind])
-        if self.looked is not None and kind.value.startswith(_LOOKS_AT) and kind not in _QUIET:
+        if self.looked is not None and kind in _LOOKED_AT:
             self.looked()
 
 
@@ -121,7 +122,7 @@ class Observer:
                 if self._nodes.pop(node.name, None) is not None:
                     self._note(Kind.NODE_STATE, node=node.name, detail=detail_text(state="GONE"))
                 continue
-            state = "+".join(node_words(ctld, node))
+            state = node_state(ctld, node)
             if self._nodes.get(node.name) != state:
                 self._nodes[node.name] = state
                 self._note(Kind.NODE_STATE, node=node.name, detail=detail_text(state=state))

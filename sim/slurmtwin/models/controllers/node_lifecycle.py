@@ -108,14 +108,18 @@ class NodeLifecycle:
         now_ns = self.plane.now_ns
         zones: dict[str, list[str]] = {}
         unsettled = False
+        grace_ns, silent = self.plane.defaults.node_grace_ns, self.plane.server.heartbeats.silent
         for node in self.plane.nodes:
             health = self._health[node.meta.name]
             if health.beating:
                 health.probe_ns = now_ns
-            status = self._examine(node, health)
+            well = not node.spec.taints and node.ready == "True" and now_ns < health.probe_ns + grace_ns
+            if well:
+                self.zone(node).drop(node.meta.name)
+            status = "True" if well else self._examine(node, health)
             if EXCLUDED not in node.meta.labels:
                 zones.setdefault(zone_of(node), []).append(status)
-            unsettled = unsettled or self._unsettled(node)
+            unsettled = unsettled or (node.meta.name in silent if well else self._unsettled(node))
         disrupted = self._disruption(zones)
         if unsettled or disrupted:
             self._look_by(now_ns + 1)

@@ -15,7 +15,10 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 def zone_of(node: Node) -> str:
     """Region and zone of a node; one zone for all without labels."""
-    return f"{node.meta.labels.get(REGION, '')}:{node.meta.labels.get(ZONE, '')}"
+    labels = node.meta.labels
+    if REGION not in labels and ZONE not in labels:
+        return ":"
+    return f"{labels.get(REGION, '')}:{labels.get(ZONE, '')}"
 
 
 class ZoneTainter:

@@ -26,24 +26,38 @@ _FLAGS: Final = (
 )  # fmt: skip
 
 
-def node_words(ctld: Slurmctld, node: Node) -> list[str]:
+def node_words(ctld: Slurmctld, node: Node) -> tuple[str, ...]:
     """Base state and flags. ALLOCATED and COMPLETING are not kept in the record: the jobs of the node say them."""
-    lifecycle = ctld.nodes_lifecycle
-    flags = node.flags
-    base = node.base.name
-    if node.base is NodeBase.IDLE and lifecycle.has_jobs(node):
-        if lifecycle.is_allocated(node):
-            base = "ALLOCATED"
-        else:
+    base, flags = node.base, node.flags
+    if base is NodeBase.IDLE:
+        running, leaving = ctld.nodes_lifecycle.held
+        if running & node.bit:
+            return _words("ALLOCATED", flags._value_)
+        if leaving & node.bit:
             flags |= NodeFlag.COMPLETING
-    words = _WORDS.get(flags.value)
+    return _words(base._name_, flags._value_)
+
+
+def node_state(ctld: Slurmctld, node: Node) -> str:
+    """node_words(), joined by "+"."""
+    words = node_words(ctld, node)
+    text = _TEXTS.get(words)
+    if text is None:
+        text = _TEXTS[words] = "+".join(words)
+    return text
+
+
+def _words(base: str, flags: int) -> tuple[str, ...]:
+    words = _WORDS.get((base, flags))
     if words is None:
-        words = _WORDS[flags.value] = [word for flag, word in _FLAGS if flags & flag]
-    return [base, *words]
+        words = _WORDS[base, flags] = (base, *(word for flag, word in _FLAGS if flags & flag))
+    return words
 
 
-_WORDS: Final[dict[int, list[str]]] = {}
-"""Of each set of flags that was met: a set of flags has one list for ever."""
+_WORDS: Final[dict[tuple[str, int], tuple[str, ...]]] = {}
+"""Of each base state with a set of flags that was met: they have the same words for ever."""
+_TEXTS: Final[dict[tuple[str, ...], str]] = {}
+"""... and the same text."""
 
 
 _RECORD: Final = attrgetter("conf", "base", "flags", "reason")
