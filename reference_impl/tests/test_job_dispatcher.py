@@ -7,15 +7,13 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_server import serving
 
 from slurmtwin_operator.core.job_dispatch import COPY
 from slurmtwin_operator.shell import job_dispatcher
@@ -206,26 +204,12 @@ class Slurmrestd(BaseHTTPRequestHandler):
         """Quiet."""
 
 
-@contextmanager
-def serving() -> Iterator[str]:
-    """The address of such a server."""
-    Slurmrestd.submitted = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Slurmrestd)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.mark.parametrize(("script", "outcome"), [("#!/bin/sh\n", "taken"), ("refuse", "refused"), ("nobody", "silent")])
 def test_the_program_itself_sends_a_job_and_ends_by_sigterm(tmp_path: Path, script: str, outcome: str) -> None:
     """As its user, through slurmrestd's calls; a slurmctld that slurmrestd does not reach is no refusal."""
     (tmp_path / "key").write_bytes(b"x" * 32)
-    with serving() as url:
+    Slurmrestd.submitted = []
+    with serving(Slurmrestd) as url:
         file = document(zero_ns=time.time_ns(), staleness_ns=S // 5)
         file["clusters"] = [{"name": "a", "partition": "a", "url": url, "key": str(tmp_path / "key"),
                              "version": "26.05"}]  # fmt: skip

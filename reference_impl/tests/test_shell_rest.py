@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from http_server import serving
 
 from slurmtwin_operator.shell.slurm_rest import SlurmError, SlurmRest
 
@@ -28,20 +27,6 @@ class Answers(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
-
-
-@contextmanager
-def answering() -> Iterator[str]:
-    """The address of a server that answers."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:  # also when the test fails: the process could not end
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_a_silent_slurmrestd_holds_up_no_other_cluster() -> None:
@@ -67,5 +52,5 @@ def test_a_silent_slurmrestd_holds_up_no_other_cluster() -> None:
             live.close()
 
     silent = socket.create_server(("127.0.0.1", 0), backlog=64)
-    with answering() as base:
+    with serving(Answers) as base:
         assert asyncio.run(story(silent, base)) == {}

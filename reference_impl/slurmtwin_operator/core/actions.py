@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from slurmtwin_operator.core.observed import Condition, ObjectKind
+from slurmtwin_operator.core.observed import Condition, ObjectKind, SlurmNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,14 @@ class Guard:
     """True: the job runs on the node; False: it does not; None: no job of that name waits or runs anywhere."""
     childless: bool = False
     """Nothing that belongs to the object is left: no NodeSet of a Cluster, no pod of a PodGroup that has not ended."""
+
+    def met_by(self, node: SlurmNode | None) -> bool:
+        """What `idle` and `reason` ask of the Slurm node as it is now; None: Slurm answers and does not know it."""
+        if node is None:
+            return self.idle
+        if self.reason is not None and node.reason != self.reason:
+            return False
+        return not self.idle or (node.drained and not node.busy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,12 +73,7 @@ class Performer:
     async def _node_is(self, guard: a.Guard) -> bool:
         """Is the Slurm node as it was when this was decided?"""
         listed = (await self._slurm().call("GET", "nodes/")).get("nodes") or []
-        record = next((slurm_node(item) for item in listed if item.get("name") == guard.node), None)
-        if record is None:
-            return guard.idle
-        if guard.reason is not None and record.reason != guard.reason:
-            return False
-        return not guard.idle or (record.drained and not record.busy)
+        return guard.met_by(next((slurm_node(item) for item in listed if item.get("name") == guard.node), None))
 
     def _slurm(self) -> SlurmRest:
         if self._rest is None:

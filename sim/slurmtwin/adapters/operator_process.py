@@ -318,14 +318,10 @@ class _Process:
         def looked(record: SlurmNode | None, answered: bool) -> None:
             if not answered:
                 done("slurmrestd does not answer")
-            elif record is None:
-                self._perform(item, action, done) if guard.idle else done("skipped")
-            elif (guard.reason is not None and record.reason != guard.reason) or (
-                guard.idle and (not record.drained or record.busy)
-            ):
-                done("skipped")
-            else:
+            elif guard.met_by(record):
                 self._perform(item, action, done)
+            else:
+                done("skipped")
 
         self._port.look(guard.node, looked)
 
