@@ -15,10 +15,10 @@ PRE_STOP_NS = 400 * MS
 Document = Mapping[str, Any]
 
 
-def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0) -> Pod:
+def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0, pre_stop_ns: int = PRE_STOP_NS) -> Pod:
     """The pod of a manifest. env: what its container shall have beside (process: main or supervised).
 
-    readiness: of the period of startup and readiness probes.
+    readiness: of the period of startup and readiness probes; pre_stop_ns: how long a preStop hook runs.
     """
     document = json.loads(manifest)
     meta, spec = document["metadata"], document["spec"]
@@ -30,7 +30,7 @@ def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0) -> Pod
             labels={**meta.get("labels", {}), "app": "slurmd"}, annotations=meta.get("annotations", {}),
         ),
         spec=PodSpec(
-            containers=tuple(_container(c, env, readiness) for c in spec["containers"]),
+            containers=tuple(_container(c, env, readiness, pre_stop_ns) for c in spec["containers"]),
             volumes=tuple(_volume(v) for v in spec.get("volumes", ())),
             node_selector=spec.get("nodeSelector", {}), tolerations=_tolerations(spec.get("tolerations", ())),
             grace_ns=int(spec.get("terminationGracePeriodSeconds", 30)) * SECOND, hostname=spec.get("hostname", ""),
@@ -39,7 +39,7 @@ def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0) -> Pod
     )  # fmt: skip
 
 
-def _container(item: Document, env: Mapping[str, str], readiness: float) -> Container:
+def _container(item: Document, env: Mapping[str, str], readiness: float, pre_stop_ns: int) -> Container:
     asked = item.get("resources", {})
     requests, limits = asked.get("requests", {}), asked.get("limits", {})
     hook = item.get("lifecycle", {}).get("preStop")
@@ -49,7 +49,7 @@ def _container(item: Document, env: Mapping[str, str], readiness: float) -> Cont
         milli_cpu=milli_cpu(requests.get("cpu", "0")), memory=quantity_bytes(requests.get("memory", "0")),
         milli_cpu_limit=milli_cpu(limits.get("cpu", "0")), memory_limit=quantity_bytes(limits.get("memory", "0")),
         startup=_probe(item.get("startupProbe"), readiness), liveness=_probe(item.get("livenessProbe")),
-        readiness=_probe(item.get("readinessProbe"), readiness), pre_stop_ns=PRE_STOP_NS if hook else 0,
+        readiness=_probe(item.get("readinessProbe"), readiness), pre_stop_ns=pre_stop_ns if hook else 0,
     )  # fmt: skip
 
 

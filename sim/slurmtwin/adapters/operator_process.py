@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.adapters.manifests import pod_of
+from slurmtwin.adapters.manifests import PRE_STOP_NS, pod_of
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore
 from slurmtwin.adapters.views import LOCK, NODE_SET
 from slurmtwin.contract.clock import MS, SECOND
@@ -29,7 +29,17 @@ from slurmtwin.models.operator_pod import OperatorPod
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core import plan as own_plan
 from slurmtwin_operator.core.manifests import GROUP
-from slurmtwin_operator.core.observed import MIRRORED, Applied, Condition, Identity, NodeSetObserved, Policy, SlurmNode
+from slurmtwin_operator.core.observed import (
+    MIRRORED,
+    Applied,
+    Condition,
+    Identity,
+    KubeNode,
+    NodeSetObserved,
+    Policy,
+    SlurmNode,
+)
+from slurmtwin_operator.core.observed import Pod as PodView
 from slurmtwin_operator.core.power import wanted_up
 
 if TYPE_CHECKING:
@@ -41,9 +51,13 @@ if TYPE_CHECKING:
     from slurmtwin_operator.core.spec import NodeSetSpec
     from slurmtwin_operator.core.switches import Switches
 
+HEARD_NS: Final = 5 * MS
+"""A write to the API server until its watch tells of it."""
 HASH: Final = f"{GROUP}/hash"
 _POLICY: Final = Policy()
 FINALIZER: Final = f"{GROUP}/operator"
+Looked = tuple[tuple[PodView, ...], tuple[KubeNode, ...]]
+"""Pods and machines as a pass sees them."""
 Done = Callable[[str], None]
 """Called with "" or the error of an action."""
 
@@ -57,16 +71,21 @@ class Carrying:
     """False: a pass asks for the next after poll_ns when it succeeded, whatever its core would like; a failed one comes
     back by its back-off alone (controller-runtime's RequeueAfter; slurm-operator keeps the greatest wish, 30 s)."""
     poll_phase: Callable[[], int] | None = None
-    """Where the first process's polls stand, up to poll_ns; with poll_after_failure false, each process's: how long its
-    cluster took to settle is not known."""
+    """Where the first process's polls stand, up to poll_ns; with poll_after_failure false nowhere: each pass sets when
+    the next one is due."""
     marks_pods: bool = False
-    """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once."""
+    """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once;
+    states of Slurm are written on pods at a pass's end, which brings one too."""
+    order: Callable[[], int] | None = None
+    """Drawn from 0 to 2**32: which pod a pass writes last (a map's order)."""
     gather_ns: int = 0
     """A watched change is looked at so much later: those that come together make one pass (shell/process.py)."""
     requeue_factor: float = 1.0
     """Of the pause that the core asks for (a verdict halves and doubles it)."""
     readiness_factor: float = 1.0
     """Of the period of its pods' readiness probes."""
+    pre_stop_ns: int = PRE_STOP_NS
+    """Its pods' preStop hook runs so long."""
     back_off_ns: int = 5 * MS
     back_off_most_ns: int = 1000 * SECOND
     latency: Callable[[], int] | None = None
@@ -98,6 +117,8 @@ class Operator(OperatorPod):
         self.passes = 0
         self.lives = 0
         """Processes so far."""
+        self.said: tuple[SlurmNode, ...] = ()
+        """States of Slurm as they were written on pods last."""
         self._leader_until_ns = env.now_ns
         """A process that was killed holds the lease in the eyes of its successor."""
 
@@ -154,8 +175,9 @@ class _Process:
         self._views: dict[str, NodeSetViews] = {}
         """By uid of a node set."""
         self._decisions = Decisions(StandingCore() if operator._core is own_plan else operator._core)
-        self._queue = WorkQueue(self.clock, self._pass, 1, carrying.back_off_ns, carrying.back_off_most_ns)
-        self._polled = False
+        self._queue = WorkQueue(
+            self.clock, self._pass, 1, carrying.back_off_ns, carrying.back_off_most_ns, carrying.marks_pods
+        )
         for informer in self.informers:
             informer.start()
         if carrying.poll_after_failure:
@@ -201,11 +223,17 @@ class _Process:
         if item is None:
             finished(True)
             return
-        self._port.ask(lambda slurm: self._decide(item, slurm, finished))
+        if self._carrying.marks_pods:  # slurm-operator reads pods before it asks Slurm, the reference operator behind
+            looks: list[Looked] = []
+            self._port.ask(
+                lambda: looks.append(self._look(item)), lambda slurm: self._decide(item, slurm, finished, looks[0])
+            )
+        else:
+            self._port.ask(_nothing, lambda slurm: self._decide(item, slurm, finished, self._look(item)))
 
-    def _decide(self, item: Custom, slurm: Any, finished: Finished) -> None:
+    def _decide(self, item: Custom, slurm: Any, finished: Finished, looked: Looked) -> None:
         self._o.passes += 1
-        observed = self._observe(item, slurm)
+        observed = self._observe(item, slurm, looked)
         memory: a.Memory = item.status.get("memory", a.Memory())
         made: a.Plan = self._decisions.plan(observed, memory, self.clock.now_ns)
         status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
@@ -213,6 +241,8 @@ class _Process:
 
         def over(good: bool) -> None:
             if good:
+                if self._carrying.marks_pods:
+                    self._tell_pods(item)
                 self._again(item.meta.key, made.requeue_ns)
             finished(good)
 
@@ -239,27 +269,48 @@ class _Process:
         """A pass that succeeded says when the next is due: when its core says, or always after the poll."""
         carrying = self._carrying
         core_ns = round(wanted_ns * carrying.requeue_factor)
-        if carrying.poll_after_failure:
-            self._queue.add_after(key, core_ns)
-        elif carrying.poll_phase is not None and not self._polled:
-            self._queue.add_after(key, carrying.poll_phase())
-        else:
-            self._queue.add_after(key, carrying.poll_ns)
-        self._polled = True
+        self._queue.add_after(key, core_ns if carrying.poll_after_failure else carrying.poll_ns)
 
-    def _observe(self, item: Custom, slurm: Any) -> NodeSetObserved:
+    def _tell_pods(self, item: Custom) -> None:
+        """States of Slurm that changed are written as conditions of pods, which brings a pass (updatePodConditions()).
+
+        Pods are written in the order of a map. A write that is not the last is heard of before this pass is over, and
+        its pass is the next one; of the last one it is heard when that has begun, so one more follows.
+        """
+        states = self._port.states()
+        before, self._o.said = self._o.said, states
+        if states is before:
+            return
+        changed = len(set(states) - set(before))
+        if not changed:
+            return
+        draw = self._carrying.order
+        late = draw is not None and draw() * len(states) < changed << 32
+        if late:
+            self.clock.call_in(HEARD_NS, lambda _: self._queue.add(item.meta.key))
+        else:
+            self._queue.add(item.meta.key)
+
+    def _look(self, item: Custom) -> Looked:
+        """Its pods and machines."""
         meta = item.meta
         spec: NodeSetSpec = item.spec["spec"]
-        me = Identity(meta.namespace, meta.name, meta.uid, meta.generation, meta.deleting, FINALIZER in meta.finalizers)
         switches = self._o._switches
         views = self._views.setdefault(meta.uid, NodeSetViews())
         stale = views.stale((self.pods.version, self.nodes.version), spec)
         if stale and (switches.lock != "none" or not views.catch_up(meta.name, spec)):
             pods = [p for p in self.pods if p.meta.labels.get(NODE_SET) == meta.name]
             views.look(meta.name, spec, pods, [(n, self._foreign(n)) for n in self.nodes])
+        return views.pods, views.nodes
+
+    def _observe(self, item: Custom, slurm: Any, looked: Looked) -> NodeSetObserved:
+        meta = item.meta
+        spec: NodeSetSpec = item.spec["spec"]
+        me = Identity(meta.namespace, meta.name, meta.uid, meta.generation, meta.deleting, FINALIZER in meta.finalizers)
+        switches = self._o._switches
         conditions: tuple[Condition, ...] = item.status.get("conditions", ())
         return NodeSetObserved(
-            me, spec, switches, _POLICY, views.pods, views.nodes, slurm, self._applied(meta), conditions,
+            me, spec, switches, _POLICY, *looked, slurm, self._applied(meta), conditions,
             wanted_up(slurm.nodes, meta.name) if switches.scale_source == "power" else (),
             self._carrying.unreachable_s,
         )  # fmt: skip
@@ -343,7 +394,9 @@ class _Process:
     def _ask_kube(self, item: Custom, action: a.Action, done: Callable[[Any], None]) -> None:
         client, space = self.client, item.meta.namespace
         if isinstance(action, a.CreatePod):
-            pod = pod_of(action.manifest, self._carrying.env, self._carrying.readiness_factor)
+            pod = pod_of(
+                action.manifest, self._carrying.env, self._carrying.readiness_factor, self._carrying.pre_stop_ns
+            )
             client.call(f"create Pod {pod.meta.key}", lambda: self._create(item, pod, action.at_most), done)
         elif isinstance(action, a.DeleteObject):
             kind = {"Pod": Pod, "PodDisruptionBudget": DisruptionBudget, "Service": Service}.get(action.kind, Pod)
@@ -390,6 +443,10 @@ class _Process:
 def _said(do: str, outcome: str, about: str) -> str:
     said = {"do": do, "outcome": outcome}
     return text_of(said | ({"object": about} if about else {}))
+
+
+def _nothing() -> None:
+    return None
 
 
 def _answer(done: Done) -> Callable[[Any], None]:

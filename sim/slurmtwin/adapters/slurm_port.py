@@ -7,10 +7,11 @@ Where there is no REST service at all, the answer is `absent`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.adapters.slurm_lists import NEVER_NS, ClientLists, ListTimes
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
 from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Job, Node
 
-CHECK_NS: Final = SECOND
-PERIOD_NS: Final = 30 * SECOND
-"""slurm-client (informer.go): a list is asked for in batches of 1 s and each 30 s, who waits looks each
-second."""
 ANSWER_NS: Final = 60 * MS
 """A request to slurmrestd and its own to slurmctld."""
 
@@ -35,6 +32,19 @@ ANSWER_NS: Final = 60 * MS
 @cache
 def _sorted_flags(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(words[1:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Informing:
+    """How a client of slurm-client works: its timers, and what is drawn."""
+
+    times: ListTimes
+    batch: Callable[[], int]
+    """From a refresh to the batch that makes it."""
+    change: Callable[[], int] = lambda: ANSWER_NS
+    """A change of a node until slurmctld has made it."""
+    writes: Callable[[], int] = lambda: 0
+    """What a pass takes beside its lists: requests to the API server."""
 
 
 class Started(dict[str, int]):
@@ -56,8 +66,7 @@ class SlurmPort:
 
     def __init__(
         self, cluster: SlurmCluster, clock: Clock, serves: Callable[[], str], feature: str, cache_ns: int,
-        started_ns: Started, timeout_ns: int, batch: Callable[[], int] | None = None,
-        check_ns: int = CHECK_NS, period_ns: int = PERIOD_NS,
+        started_ns: Started, timeout_ns: int, informer: Informing | None = None,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._clock = clock
@@ -69,10 +78,14 @@ class SlurmPort:
         """Slurm node -> when its slurmd last started."""
         self._timeout_ns = timeout_ns
         """A client without an answer gives up after so long; 0: it waits for ever (a wedged pass)."""
-        self._batch = batch
-        """Where set, nodes are listed by an informer of slurm-client, so long after they are asked for."""
-        self._check_ns = check_ns
-        self._period_ns = period_ns
+        self._informing = informer
+        """Where set, nodes, jobs and reservations are listed by informers of slurm-client."""
+        self._lists = ClientLists(informer.times) if informer is not None else None
+        self._known_jobs: tuple[SlurmJob, ...] = ()
+        """As the informer of jobs listed them last."""
+        self._change_ns: Callable[[], int] = informer.change if informer is not None else lambda: ANSWER_NS
+        if self._lists is not None and self._lists.runs_ns != NEVER_NS:
+            self._arm()
         self._failed = False
         """The informer's last list failed: whoever asks is told so at once (informer.go hasSyncedList())."""
         self._last = Slurm("away", clock.now_ns)
@@ -103,31 +116,59 @@ class SlurmPort:
         service that was away.
         """
         lists, self._changes = 1 + self._changes, 0
-        if self._batch is None or self._last.answer != "fresh" or self._failed:
+        if self._informing is None or self._direct() or self._last.answer != "fresh" or self._failed:
             done()
             return
-        wait_ns = sum(-(-(self._batch() + ANSWER_NS) // self._check_ns) * self._check_ns for _ in range(lists))
-        self._clock.call_in(wait_ns, lambda _: done())
+        lists_ns = sum(self._listed_after_ns() for _ in range(lists))
+        self._clock.call_in(lists_ns + self._informing.writes(), lambda _: done())
 
-    def ask(self, done: Callable[[Slurm], None]) -> None:
-        """Nodes as they are now, jobs as old as the cache allows (Slinky refreshes its list of nodes in each pass)."""
-        if self._batch is None:
+    def _direct(self) -> bool:
+        return self._lists is not None and self._lists.direct(self._clock.now_ns)
+
+    def _listed_after_ns(self) -> int:
+        """From a refresh to the look that finds it done."""
+        assert self._informing is not None
+        check_ns = self._informing.times.check_ns
+        return -(-(self._informing.batch() + ANSWER_NS) // check_ns) * check_ns
+
+    def ask(self, begun: Callable[[], None], done: Callable[[Slurm], None]) -> None:
+        """Nodes as they are now, jobs as old as the cache allows (Slinky refreshes its list of nodes in each pass).
+
+        begun: called when the pass looks at pods: at once, with slurm-client when it knows its reservation.
+        """
+        wait_ns = 0 if self._lists is None else self._lists.reservations_wait_ns(self._clock.now_ns)
+        if wait_ns and self._serves() != "absent":
+            self._clock.call_in(wait_ns, self._refresh, (begun, done))
+        else:
+            self._refresh((begun, done))
+
+    def _refresh(self, order: tuple[Callable[[], None], Callable[[Slurm], None]]) -> None:
+        """The pass knows its reservation and wants nodes."""
+        begun, done = order
+        begun()
+        if self._informing is None:
             self._clock.call_in(ANSWER_NS, self._answer, done)
             return
-        listed_ns = self._batch() + ANSWER_NS
         if self._serves() == "absent":
             done(Slurm("absent", self._clock.now_ns))
-        elif self._failed:
+            return
+        if self._direct():
+            self._clock.call_in(ANSWER_NS, self._answer, done)
+            return
+        listed_ns = self._informing.batch() + ANSWER_NS
+        if self._failed:
             self._clock.call_in(listed_ns, self._answer, self._informed)
             done(replace(self._last, answer="away"))
         else:
-            wait_ns = -(-listed_ns // self._check_ns) * self._check_ns - listed_ns
+            check_ns = self._informing.times.check_ns
+            wait_ns = -(-listed_ns // check_ns) * check_ns - listed_ns
             self._clock.call_in(listed_ns, self._answer, partial(self._checked, wait_ns, done))
 
     def _informed(self, slurm: Slurm) -> None:
         """The informer's list is there, or has failed: each 30 s it lists anew, which matters after a failure."""
         if slurm.answer == "away" and not self._failed:
-            self._clock.call_in(self._period_ns, self._list_again)
+            assert self._informing is not None
+            self._clock.call_in(self._informing.times.period_ns, self._list_again)
         self._failed = slurm.answer == "away"
 
     def _list_again(self, _argument: object) -> None:
@@ -138,10 +179,29 @@ class SlurmPort:
     def _checked(self, wait_ns: int, done: Callable[[Slurm], None], slurm: Slurm) -> None:
         """Who waits looks at once and then each second."""
         self._informed(slurm)
-        self._clock.call_in(wait_ns, self._tell, (done, slurm))
+        self._clock.call_in(wait_ns, self._with_jobs, (done, slurm))
 
-    def _tell(self, answer: tuple[Callable[[Slurm], None], Slurm]) -> None:
-        answer[0](answer[1])
+    def _with_jobs(self, answer: tuple[Callable[[Slurm], None], Slurm]) -> None:
+        """Nodes are there; the first list of jobs may not be."""
+        done, slurm = answer
+        assert self._lists is not None
+        wait_ns = self._lists.jobs_wait_ns(self._clock.now_ns) if slurm.answer == "fresh" else 0
+        if wait_ns:
+            self._clock.call_in(wait_ns, self._with_jobs, answer)
+        else:
+            done(replace(slurm, jobs=self._known_jobs))
+
+    def _arm(self) -> None:
+        assert self._lists is not None
+        now_ns = self._clock.now_ns
+        self._clock.call_in(self._lists.next_list_ns(now_ns) - now_ns, self._list_jobs)
+
+    def _list_jobs(self, _argument: object) -> None:
+        """A tick of the informer of jobs."""
+        ctld = self._cluster.ctld
+        if self._serves() == "fresh" and ctld is not None:
+            self._known_jobs = self._jobs(ctld)
+        self._arm()
 
     def _answer(self, done: Callable[[Slurm], None]) -> None:
         how = self._serves()
@@ -156,11 +216,24 @@ class SlurmPort:
         elif how != "fresh" or ctld is None:
             done(replace(self._last, answer="away"))
         else:
-            jobs = self._last.jobs
-            if now_ns - self._asked_ns >= self._cache_ns or self._last.answer != "fresh":
-                self._asked_ns, jobs = now_ns, self._jobs(ctld)
-            self._last = Slurm("fresh", now_ns, self._nodes(ctld), jobs)
+            self._last = Slurm("fresh", now_ns, self._nodes(ctld), self._jobs_for(ctld, now_ns))
             done(self._last)
+
+    def _jobs_for(self, ctld: Slurmctld, now_ns: int) -> tuple[SlurmJob, ...]:
+        """Jobs of this answer: new ones, or those of the last list."""
+        if self._lists is None:
+            if now_ns - self._asked_ns < self._cache_ns and self._last.answer == "fresh":
+                return self._last.jobs
+            self._asked_ns = now_ns
+            return self._jobs(ctld)
+        if self._lists.asked(now_ns):
+            self._arm()
+        return self._jobs(ctld) if self._lists.direct(now_ns) else self._known_jobs
+
+    def states(self) -> tuple[SlurmNode, ...]:
+        """Nodes as the status at the end of a pass finds them."""
+        ctld = self._cluster.ctld
+        return self._nodes(ctld) if self._serves() == "fresh" and ctld is not None else self._nodes_listed
 
     def _hang(self, request: tuple[int, Callable[[Slurm], None]]) -> None:
         """A connection that nobody serves: answered when slurmrestd goes on, or given up."""
@@ -274,18 +347,19 @@ class SlurmPort:
             self._commented.add(node)
             return ""
 
-        self._change(change, done)
+        self._change(change, done, waits=0)
 
     def delete(self, node: str, done: Callable[[str], None]) -> None:
         """Delete the record of a dynamic node."""
         self._change(lambda ctld: delete_nodes(self._cluster, ctld, node) or "", done)
 
-    def _change(self, change: Callable[[Slurmctld], str], done: Callable[[str], None]) -> None:
-        self._clock.call_in(ANSWER_NS, self._do, (change, done))
+    def _change(self, change: Callable[[Slurmctld], str], done: Callable[[str], None], waits: int = 1) -> None:
+        """waits: how many lists the pass waits for, for it; the status at its end writes comments beside each other."""
+        self._clock.call_in(self._change_ns(), self._do, (change, done, waits))
 
-    def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None]]) -> None:
-        change, done = order
-        self._changes += 1
+    def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None], int]) -> None:
+        change, done, waits = order
+        self._changes += waits
         ctld = self._cluster.ctld
         if self._serves() != "fresh" or ctld is None:
             done("slurmrestd does not answer")

@@ -126,6 +126,8 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
     controllers: list[int] = []
     slurmds: list[int] = []
     workers: list[int] = []
+    rests: list[int] = []
+    made: list[int] = []
     leases: dict[str, int] = {}
     pods: dict[str, str] = {}
     pings: list[tuple[int, str]] = []
@@ -141,6 +143,12 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
         elif not injected and kind == Kind.POD_CREATED and row.actor == "apiserver":
             if json.loads(row.detail).get("app") == "slurmd":
                 workers.append(int(row.t_ns))
+        elif not injected and kind in (Kind.POD_CREATED, Kind.OBJECT_CHANGED) and row.actor == "collector":
+            seen = json.loads(row.detail)
+            if seen.get("resource") == "RestApi" or seen.get("app") == "slurmrestd":
+                rests.append(int(row.t_ns))
+            elif seen.get("app") == "slurmd":
+                made.append(int(row.t_ns))
         elif not injected and row.node and kind == Kind.POD_SCHEDULED:
             pods[_pod_name(json.loads(row.detail))] = kube_node(row.node)
         if kind == Kind.JOB_SUBMITTED and row.job_id is not None:
@@ -166,6 +174,8 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
         slurmctld_ns=controllers[0],
         slurmd_ns=slurmds[len(slurmds) // 2] if slurmds else controllers[0],
         workers_ns=min(workers, default=None),
+        rest_ns=min(rests, default=None),
+        made_ns=min(made, default=None),
         submit_ns=submits,
         fault_ns=tuple(injected[key] for key in keys),
         lease_ns=leases,

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 import slurmtwin
+from slurmtwin.adapters.manifests import PRE_STOP_NS
 from slurmtwin.adapters.operator_process import Carrying, Operator
-from slurmtwin.adapters.slurm_port import ANSWER_NS, CHECK_NS, PERIOD_NS, SlurmPort
+from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ListTimes
+from slurmtwin.adapters.slurm_port import ANSWER_NS, Informing, SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.operator_steps import OperatorStep
@@ -52,6 +54,18 @@ twice.
 """
 LEASE_LOOK_NS: Final = (0, 4400 * MS)
 """Looks at a lease lie up to 2 s x 2.2 apart (kubernetes.md 6.10)."""
+BATCH_LATE_NS: Final = 2 * MS
+"""A round of slurm-client's batch timer is late by up to this: the timer's own delay on a busy host."""
+CHANGE_NS: Final = (20 * MS, 60 * MS)
+"""A change of a node by slurm-operator: 1.04 to 1.07 s with the second of its list (x33, x35, x41, 12 times)."""
+WRITES_NS: Final = (5 * MS, 60 * MS)
+"""The next pass of slurm-operator looks 3.06 to 3.18 s after one that changed a node (x33, x35, x41, nine times)."""
+MADE_NS: Final = 200 * MS
+"""A node set is created until its first pod is seen, slurmrestd being there."""
+SLINKY_PRE_STOP_NS: Final = 100 * MS
+"""Slinky's hook: DOWN comes 0.04 to 0.1 s after the deletion (x47), slurmd's end from 0.1 s on."""
+AGAIN_PERCENT: Final = 40
+"""Of the ends of slurmd supervisord sees so many only a round of 1 s later: x20, x32, x33, x34, x47, 5 of 13."""
 BOOTS: Final[dict[str, dict[str, str]]] = {"replicas": {}, "power": {"boot": "1"}}
 """Workers that Slurm powers up register as freshly booted (core/power.py)."""
 CORDON: Final = f"{GROUP}/cordon"
@@ -100,6 +114,22 @@ def carried(design: Design, settings: Mapping[str, Any]) -> Design:
     return design.model_copy(update={"carrier": carrier})
 
 
+def supervised_ends(operator: str, world: PodWorld) -> tuple[Callable[[], int], Callable[[], int]]:
+    """When a supervisord in an operator's pod hears SIGTERM, and how much later than its program it ends.
+
+    As recorded of Slinky's pods, whose preStop hook wakes nobody; elsewhere both are at once.
+    """
+    if not operator or not design_of(operator).carrier.slurm_informer:
+        return _at_once, _at_once
+    draw = world.streams.uniform_ns
+    again = draw("supervisor.again", 0, 100)
+    return draw("supervisor.hears", 0, SECOND), lambda: SECOND if again() < AGAIN_PERCENT else 0
+
+
+def _at_once() -> int:
+    return 0
+
+
 def rendered(scenario: Scenario) -> Scenario:
     """The scenario with the slurm.conf that its operator writes: the design's settings, then the scenario's own."""
     if scenario.pods is None or not scenario.pods.operator:
@@ -133,14 +163,11 @@ class OperatorPart:
         """The kubelet starts the preStop hook in the container, as slurmd does a script."""
         carrier = design.carrier
 
-        look_ns = world.scaled("slurm-client-look", CHECK_NS)
-        batch = world.streams.uniform_ns("slurm_informer", 0, look_ns) if carrier.slurm_informer else None
-
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
-                world.cluster, clock, self._rest, self._name,
-                world.scaled("slurm-list-period", carrier.slurm_cache_s * SECOND), sink.slurmd_started_ns,
-                switches.rest_timeout_s * SECOND, batch, look_ns, world.scaled("slurm-list-period", PERIOD_NS),
+                world.cluster, clock, self._rest, self._name, carrier.slurm_cache_s * SECOND,
+                sink.slurmd_started_ns, switches.rest_timeout_s * SECOND,
+                self._informing(clock.now_ns) if carrier.slurm_informer else None,
             )  # fmt: skip
 
         poll_ns = world.scaled("operator-poll", carrier.poll_s * SECOND)
@@ -148,7 +175,9 @@ class OperatorPart:
             world.env, kube.server, sink, switches,
             Carrying(
                 poll_ns=poll_ns, poll_phase=world.streams.uniform_ns("operator.poll", 0, poll_ns),
-                marks_pods=carrier.slurm_informer, gather_ns=0 if carrier.slurm_informer else GATHER_NS,
+                marks_pods=carrier.slurm_informer, order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
+                gather_ns=0 if carrier.slurm_informer else GATHER_NS,
+                pre_stop_ns=SLINKY_PRE_STOP_NS if carrier.slurm_informer else PRE_STOP_NS,
                 requeue_factor=world.factor("operator-requeue"),
                 readiness_factor=world.factor("readiness-period"),
                 poll_after_failure=carrier.poll_after_failure,
@@ -171,6 +200,34 @@ class OperatorPart:
                 (f"{GROUP}/nodeset", self._name),
             )  # fmt: skip
             self._chain = MetricChain(world.env, sink, world.streams, section, scaled)
+
+    def _informing(self, now_ns: int) -> Informing:
+        """A new process has a new client; of the first one a recording tells when it had it."""
+        world, draw = self._world, self._world.streams.uniform_ns
+        times = world.start_times
+        first = self.operator.lives <= 1
+        began_ns = times.rest_ns if times.rest_ns is not None else world.apply_ns
+        look_ns = world.scaled("slurm-client-look", CHECK_NS)
+        return Informing(
+            times=ListTimes(
+                began_ns=began_ns if first else now_ns, asked_ns=times.made_ns if first else None,
+                period_ns=world.scaled("slurm-list-period", PERIOD_NS), check_ns=look_ns,
+                late_ns=draw("slurm_informer.late", 0, BATCH_LATE_NS)(),
+            ),
+            batch=draw("slurm_informer", 0, look_ns), change=draw("slurm_informer.change", *CHANGE_NS),
+            writes=draw("slurm_informer.writes", *WRITES_NS),
+        )  # fmt: skip
+
+    @property
+    def applied_ns(self) -> int:
+        """When its node set is created; with slurm-client so that pods are made when a recording has them.
+
+        What passes do before lies in that time: they fail until slurmrestd answers.
+        """
+        made_ns = self._world.start_times.made_ns
+        if made_ns is None or not self._design.carrier.slurm_informer:
+            return self._world.apply_ns
+        return max(self._world.apply_ns, made_ns - MADE_NS)
 
     def start(self) -> None:
         """The operator's process, and what scales its node set."""

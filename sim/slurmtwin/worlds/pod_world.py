@@ -47,7 +47,7 @@ from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
-from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered
+from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, NO_IMAGE, Keys, NameService, has_disk
@@ -185,6 +185,11 @@ class PodWorld(TwinWorld):
 
     def _begin_ns(self) -> int:
         return self.apply_ns - SETTLED_NS
+
+    @property
+    def start_times(self) -> StartTimes:
+        """What a recording fixes."""
+        return self._times
 
     @property
     def apply_ns(self) -> int:
@@ -329,6 +334,7 @@ class KubePart:
         pinned = 0 if pods.controller_after else len(pod_objects.worker_names(self._scenario))
 
         resolver_ns = world.scaled("resolver-timeout", RESOLVER_NS)
+        hears, ends = supervised_ends(pods.operator, world)
 
         def first(count: int, at_ns: int, draw: Draw) -> Draw:
             left = count
@@ -350,6 +356,7 @@ class KubePart:
             supervisor_look=world.streams.uniform_ns(
                 "supervisor", *(world.scaled("supervisor-restart", ns) for ns in ROUNDS_NS)
             ),
+            supervisor_hears=hears, supervisor_ends=ends,
             hog_wake=world.draw("exit-notice"), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
             machine_memory=pod_objects.NODE_MEMORY,
@@ -466,7 +473,7 @@ class KubePart:
             env.call_at(world.apply_ns, lambda _: apply(pod_objects.workers(self.namespace, self._scenario, pods)))
         else:
             env.call_at(world.apply_ns - SECOND, lambda _: operator.start())
-            env.call_at(world.apply_ns, lambda _: apply([operator.node_set()]))
+            env.call_at(operator.applied_ns, lambda _: apply([operator.node_set()]))
         for item in pods.others:
             env.call_at(max(item.at, env.now_ns), self._beside, item)
         later_ns = world.apply_ns + pods.controller_after

@@ -27,6 +27,10 @@ class StartTimes:
     """The slurmds are started then."""
     workers_ns: int | None = None
     """The first worker's pod is created then; None: LEAD_NS before its daemons (worlds/pod_world.py)."""
+    rest_ns: int | None = None
+    """An operator's object of slurmrestd was seen first: it has its client since then."""
+    made_ns: int | None = None
+    """The first worker's pod was seen: its operator had asked for jobs."""
     submit_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slurmtwin.adapters.operator_process import _Process
+from slurmtwin.adapters.operator_process import Looked, _Process
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore
 from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import SECOND
@@ -134,14 +134,14 @@ def test_a_core_that_goes_by_changes_decides_what_a_full_one_does(name: str, mon
 @pytest.mark.parametrize("name", ["x41-slinky", "x32-slinky", "x37-slinky", "x1-slinky", "x44-slinky"])
 def test_a_look_at_what_changed_sees_what_a_look_at_all_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods and machines, in each pass."""
-    observe, quick = _Process._observe, [0]
+    look, quick = _Process._look, [0]
 
-    def checked(self: _Process, item: Custom, slurm: Slurm) -> NodeSetObserved:
-        seen = observe(self, item, slurm)
+    def checked(self: _Process, item: Custom) -> Looked:
+        seen = look(self, item)
         whole = NodeSetViews()
         pods = [pod for pod in self.pods if pod.meta.labels.get(NODE_SET) == item.meta.name]
-        whole.look(item.meta.name, seen.spec, pods, [(node, self._foreign(node)) for node in self.nodes])
-        assert (seen.pods, seen.kube_nodes) == (whole.pods, whole.nodes)
+        whole.look(item.meta.name, item.spec["spec"], pods, [(node, self._foreign(node)) for node in self.nodes])
+        assert seen == (whole.pods, whole.nodes)
         return seen
 
     catch_up = NodeSetViews.catch_up
@@ -151,7 +151,7 @@ def test_a_look_at_what_changed_sees_what_a_look_at_all_does(name: str, monkeypa
         quick[0] += done
         return done
 
-    monkeypatch.setattr(_Process, "_observe", checked)
+    monkeypatch.setattr(_Process, "_look", checked)
     monkeypatch.setattr(NodeSetViews, "catch_up", counted)
     run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, TwinOptions(seed=3))
     assert quick[0]

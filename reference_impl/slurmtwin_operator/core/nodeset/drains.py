@@ -75,6 +75,8 @@ def _give_back(m: Member, node: SlurmNode, p: Pass) -> None:
     """Resume a node that nobody wants drained, if its slurmd is there and the drain is ours."""
     back = m.pod.ready and node.registered_ns >= m.pod.created_ns
     if not back:
+        if p.sw.down_return == "moved" and node.drained and node.ours:
+            p.actions.append(ResumeNode(node.name, undrain=True))  # slurm-operator does not wait for the new pod
         p.unsettled = True
         return
     undone = node.drained and not node.ours and p.sw.foreign_drain == "undo"

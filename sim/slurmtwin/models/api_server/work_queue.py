@@ -27,8 +27,9 @@ class WorkQueue:
     """Keys that wait, keys in work, keys that come back."""
 
     def __init__(
-        self, clock: Clock, reconcile: Reconcile, workers: int = 1, base_ns: int = BASE_NS, most_ns: int = MOST_NS
-    ) -> None:
+        self, clock: Clock, reconcile: Reconcile, workers: int = 1, base_ns: int = BASE_NS, most_ns: int = MOST_NS,
+        single: bool = False,
+    ) -> None:  # fmt: skip
         self._clock = clock
         self._reconcile = reconcile
         self._free = workers
@@ -39,6 +40,10 @@ class WorkQueue:
         self._working: dict[str, None] = {}
         self._failures: dict[str, int] = {}
         self._later: dict[str, tuple[int, Call]] = {}
+        self._single = single
+        """A key is there once, to be worked on now or later: wanted now, its later time is forgotten, and none is noted
+        while it waits (controller-runtime >= 0.23 priorityqueue.go lockedAddWithOpts()).
+        """
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -47,6 +52,8 @@ class WorkQueue:
         """The key wants work: nothing happens when it waits already; one in work comes again afterwards."""
         if key in self._dirty:
             return
+        if self._single and key in self._later:
+            self._later.pop(key)[1].cancel()
         self._dirty[key] = None
         if key not in self._working:
             self._waiting.append(key)
@@ -56,6 +63,8 @@ class WorkQueue:
         """The key wants work then. Of several times the earliest counts (delaying_queue.go insert())."""
         if delay_ns <= 0:
             self.add(key)
+            return
+        if self._single and key in self._dirty:
             return
         due_ns = self._clock.now_ns + delay_ns
         waiting = self._later.get(key)

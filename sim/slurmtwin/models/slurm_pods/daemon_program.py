@@ -98,12 +98,23 @@ class DaemonProgram:
             return
         if self.place is None:
             return
+        heard_ns = 0
         if self._supervisor is not None:
             self._supervisor.stop()
+            heard_ns = self.settings.supervisor_hears()
         self._cancel()
+        if heard_ns:
+            self._call = self.place.clock.call_in(heard_ns, self._told)
+        else:
+            self._told(None)
+
+    def _told(self, _argument: object) -> None:
+        """The daemon gets SIGTERM; the container ends behind it."""
+        assert self.place is not None
         if self._daemon is not None:
             self._end_daemon(clean=True)
-        self._call = self.place.clock.call_in(self.settings.stop(), self._gone, 0)
+        after_ns = self.settings.supervisor_ends() if self._supervisor is not None else 0
+        self._call = self.place.clock.call_in(self.settings.stop() + after_ns, self._gone, 0)
 
     def _gone(self, code: int) -> None:
         """The main process is gone, and with it the container."""

@@ -46,6 +46,11 @@ class DaemonPods:
     """supervisord's own start, a Python program, before its first round."""
     supervisor_look: Draw = lambda: SECOND
     """supervisord: a process has ended -> it is started again. A draw up to its 1 s round (supervisord 4.2)."""
+    supervisor_hears: Draw = lambda: 0
+    """SIGTERM to supervisord until it tells its program: it waits in poll(), which Python takes up again after a signal
+    (PEP 475), up to 1 s."""
+    supervisor_ends: Draw = lambda: 0
+    """Its program has ended until supervisord does: at once, or a round later where it looked before the exit."""
     supervisor_start_ns: int = SECOND
     """startsecs: a process that ends sooner counts as a failed start."""
     supervisor_retries: int = 3

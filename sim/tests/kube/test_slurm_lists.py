@@ -1,0 +1,82 @@
+"""When slurm-client lists: as recorded of the Slinky slurm-operator, whose passes wait for it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.engine.environment import Environment, RunBudget
+from slurmtwin.models.api_server.work_queue import Finished, WorkQueue
+
+
+def lists(began_s: float, asked_s: float | None = None, late_ns: int = 0) -> ClientLists:
+    asked_ns = None if asked_s is None else round(asked_s * SECOND)
+    return ClientLists(ListTimes(began_ns=round(began_s * SECOND), asked_ns=asked_ns, late_ns=late_ns))
+
+
+RECORDED = [
+    ("x33-slinky 1", -32.02, -14.86, 24.93, 30.0), ("x37-slinky 3", -75.03, -14.43, 24.68, 45.75),
+    ("x48-ghost 3", -76.89, -16.73, 26.24, 45.96),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("_run", "began_s", "made_s", "fault_s", "drained_s"), RECORDED)
+def test_a_pass_hangs_until_the_first_list(
+    _run: str, began_s: float, made_s: float, fault_s: float, drained_s: float
+) -> None:
+    """Recorded: its drain comes within the looks and lists of one pass, or two, behind that list."""
+    known = lists(began_s, made_s)
+    free_ns = round(fault_s * SECOND) + known.jobs_wait_ns(round(fault_s * SECOND))
+    assert 0 <= drained_s * SECOND - free_ns <= 3.2 * SECOND
+    assert free_ns - fault_s * SECOND >= 3 * SECOND
+
+
+def test_jobs_are_as_old_as_the_last_list() -> None:
+    """Recorded in x34: job 2 began 25.65 and 25.75 s in; lists at 29.9 s and at 25.1 s, looked at 31.3 s in."""
+    for began_s, made_s, started_s, seen in ((-60.09, -44.06, 25.65, True), (-64.92, -33.88, 25.75, False)):
+        known = lists(began_s, made_s)
+        listed_ns = known.next_list_ns(round(started_s * SECOND))
+        assert (listed_ns < 31.3 * SECOND) is seen
+
+
+def test_calls_are_direct_until_the_client_looks() -> None:
+    """x22: the process that follows drains at once, half a minute later its passes hang for as long."""
+    known = lists(0)
+    assert known.asked(2 * SECOND)
+    assert not known.asked(3 * SECOND)
+    assert known.direct(29 * SECOND)
+    assert not known.direct(30 * SECOND)
+    assert known.reservations_wait_ns(29 * SECOND) == 0
+    assert known.reservations_wait_ns(31 * SECOND + 1) == 29 * SECOND
+    assert known.jobs_wait_ns(60 * SECOND) == 0
+
+
+@given(made_s=st.integers(0, 100), now_ns=st.integers(0, 10**12), late_ns=st.integers(0, 2 * MS))
+def test_no_list_is_older_than_a_period_and_a_batch(made_s: int, now_ns: int, late_ns: int) -> None:
+    """Once there is one; and it lies ahead."""
+    known = lists(0, made_s, late_ns)
+    after_ns = known.next_list_ns(now_ns) - now_ns
+    assert after_ns > 0
+    if now_ns >= known.runs_ns:
+        assert after_ns <= PERIOD_NS + CHECK_NS
+
+
+@pytest.mark.parametrize(("single", "passes_s"), [(False, [0, 20, 30, 60]), (True, [0, 20, 50])])
+def test_a_key_that_is_wanted_now_is_not_wanted_later(single: bool, passes_s: list[int]) -> None:
+    """controller-runtime's queue holds an item once: 30 s run from the end of the last pass."""
+    env = Environment()
+    passes: list[int] = []
+
+    def reconcile(key: str, finished: Finished) -> None:
+        passes.append(env.now_ns // SECOND)
+        queue.add_after(key, PERIOD_NS)
+        finished(True)
+
+    queue = WorkQueue(env, reconcile, single=single)
+    queue.add("w")
+    env.call_in(20 * SECOND, queue.add, "w")
+    env.run_within(RunBudget(max_time_ns=65 * SECOND))
+    assert passes == passes_s
