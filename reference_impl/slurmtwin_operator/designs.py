@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from slurmtwin.contract.errors import InputError, Where
-from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
+from slurmtwin.contract.yaml_file import load_yaml, validated
 from slurmtwin_operator.core.switches import Switches
 
 DESIGN_SCHEMA: Final = "slurmtwin/design/1"
@@ -88,13 +88,7 @@ def load_design(path: Path | str) -> Design:
     document = load_yaml(path)
     if not isinstance(document, dict):
         raise InputError("a design is a mapping with the keys schema, name, switches", Where(str(path), 1))
-    try:
-        return Design.model_validate(plain(document))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        location = tuple(first["loc"])
-        where = Where(str(path), line_of(document, location))
-        raise InputError(f"{'.'.join(map(str, location))}: {first['msg']}", where) from error
+    return validated(Design, document, path)
 
 
 def find_design(name: str, folder: Path = FOLDER) -> Design:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.fields import DurationNs, Strict
 from slurmtwin.contract.phases import Milestone, Phase
-from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
+from slurmtwin.contract.yaml_file import load_yaml, validated
 from slurmtwin_reports.faults.milestones import marks_of
 from slurmtwin_reports.history import Row
 from slurmtwin_reports.phases import Span, read_rows, span
@@ -132,13 +132,7 @@ class Card(Strict):
 
 def load_card(path: Path = CELLS) -> Card:
     """The card's cells. Raises InputError with file:line for the first thing that is wrong."""
-    document = load_yaml(path)
-    try:
-        return Card.model_validate(plain(document))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = Where(str(path), line_of(document, tuple(first["loc"])))
-        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where) from error
+    return validated(Card, load_yaml(path), path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from slurmtwin.contract.yaml_file import first_error
 from slurmtwin_operator.core.manifests import GROUP, JWT_KEY, REST_PORT, short_hash
 from slurmtwin_operator.core.observed import (
     Applied,
@@ -91,8 +92,7 @@ class Observer:
         try:
             return await look[key.kind](key, item)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            raise RefusedError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+            raise RefusedError(first_error(error)) from error
 
     # the three kinds
     async def _cluster(self, key: Key, item: o.Object) -> View:

@@ -19,6 +19,7 @@ from slurmtwin import __version__
 from slurmtwin.campaign.study_file import Changes, LoadedStudy, Study, changed
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.yaml_file import first_error
 
 OPTIONS = "options."
 """A change that begins so is no part of the scenario: `options.tie_seed` shuffles simultaneous events,
@@ -132,6 +133,4 @@ def scenario_of(loaded: LoadedStudy, case: Case) -> Scenario:
     try:
         return Scenario.model_validate(changed(loaded.document, changes))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"design {case.design} {case.point}: {place}: {first['msg']}") from error
+        raise InputError(f"design {case.design} {case.point}: {first_error(error)}") from error

@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.fields import Strict
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
+from slurmtwin.contract.yaml_file import load_yaml, validated
 from slurmtwin.worlds.outside import literal_scenario
 
 STUDY_SCHEMA: Final = "slurmtwin/study/1"
@@ -136,13 +136,7 @@ def load_study(path: Path | str) -> LoadedStudy:
     document = load_yaml(path)
     if not isinstance(document, dict) or document.get("schema") != STUDY_SCHEMA:
         raise InputError("not a study file", Where(str(path), 1), f"first line: schema: {STUDY_SCHEMA}")
-    try:
-        study = Study.model_validate(plain(document))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        location = tuple(first["loc"])
-        where = Where(str(path), line_of(document, location))
-        raise InputError(f"{'.'.join(map(str, location))}: {first['msg']}", where) from error
+    study = validated(Study, document, path)
     target = path.parent / study.scenario
     base = literal_scenario(load_scenario(target), target.parent)
     return LoadedStudy(study=study, base=base, folder=str(target.parent.resolve()), path=str(path))

@@ -22,7 +22,7 @@ from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.manifest import sha256_text
 from slurmtwin.contract.phases import Phase
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.contract.yaml_file import load_yaml, plain
+from slurmtwin.contract.yaml_file import first_error, load_yaml, plain
 from slurmtwin.worlds.pod_durations import drawn_durations
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
@@ -69,8 +69,7 @@ def scenario_of_cell(card: Card, cell: Cell, designs: Path, number: int = 0) -> 
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)[0]
-        raise InputError(f"cell {cell.key}: {'.'.join(map(str, found['loc']))}: {found['msg']}") from error
+        raise InputError(f"cell {cell.key}: {first_error(error)}") from error
 
 
 def made_for(card: Card, cell: Cell, designs: Path) -> str:

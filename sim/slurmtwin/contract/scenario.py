@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.demand import Services, Users
@@ -19,7 +19,7 @@ from slurmtwin.contract.kubernetes import ClusterAutoscaler, Kubelet, Kubernetes
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.phases import Milestone, Phase
 from slurmtwin.contract.pods import Autoscale, BridgedPods, OtherPod, PodsSection, Probe
-from slurmtwin.contract.yaml_file import line_of, load_yaml, plain
+from slurmtwin.contract.yaml_file import Location, line_of, load_yaml, validated
 
 SCENARIO_SCHEMA: Final = "slurmtwin/scenario/1"
 
@@ -360,19 +360,13 @@ def load_scenario(path: Path | str) -> Scenario:
             hint,
         )
     try:
-        return Scenario.model_validate(plain(document))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        location = tuple(first["loc"])
-        where = Where(str(path), line_of(document, location))
-        key = ".".join(str(part) for part in location)
-        raise InputError(f"{key}: {first['msg']}", where, _hint(first, location)) from error
+        return validated(Scenario, document, path, _hint)
     except RecursionError as error:
         raise InputError("nested too deeply", Where(str(path))) from error
 
 
-def _hint(first: Any, location: tuple[int | str, ...]) -> str:
-    if first["type"] == "extra_forbidden":
+def _hint(kind: str, location: Location) -> str:
+    if kind == "extra_forbidden":
         from difflib import get_close_matches
 
         known = [name for model in _MODELS for name in model.model_fields]

@@ -5,10 +5,16 @@ YAML 1.2 by ruamel.yaml: `NO` stays text, `12:30:00` stays text, a duplicate key
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from slurmtwin.contract.errors import InputError, Where
+
+Location = tuple[int | str, ...]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def load_yaml(path: Path) -> Any:
@@ -36,7 +42,7 @@ def load_yaml(path: Path) -> Any:
         ) from error
 
 
-def line_of(document: Any, location: tuple[int | str, ...]) -> int:
+def line_of(document: Any, location: Location) -> int:
     """The 1-based line of the deepest part of `location` that the document has; 0 if none."""
     node, line = document, 0
     for part in location:
@@ -71,3 +77,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value)
     return str(value)
+
+
+def first_error(error: ValidationError) -> str:
+    """`place: what is wrong there` of the first thing that is wrong."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def validated(
+    model: type[Model], document: Any, path: Path, hint: Callable[[str, Location], str] = lambda _kind, _location: ""
+) -> Model:
+    """What load_yaml() read, as this model. Raises InputError with file:line for the first thing that is wrong.
+
+    hint: of pydantic's kind of error and its place.
+    """
+    try:
+        return model.model_validate(plain(document))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        location = tuple(first["loc"])
+        where = Where(str(path), line_of(document, location))
+        raise InputError(first_error(error), where, hint(first["type"], location)) from error
