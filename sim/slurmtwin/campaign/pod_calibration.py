@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,8 @@ PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound", "kube.
 STARTED_MS: Final = 50.0
 """The kubelet sends the event of a container's start when the runtime's call is back: at most so long after its process
 runs."""
+ROUNDS: Final = 3
+"""Looks of slurmctld's loop that lie further apart tell what a round takes."""
 STALLED_MS: Final = 600.0
 """A run in which one row of 20 came later than this is left out: its host stood still, and it shows for how long."""
 Interval = tuple[float, float]
@@ -149,12 +152,23 @@ def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> N
         for row in rows:
             if row.kind == "job.started" and row.details.get("by") == "main":
                 seen.add("main-pass", run, *_behind_second(row, history.manifest.parameters["epoch_ns"]))
+    else:
+        _read_rounds(seen, run, [row for row in rows if row.kind in ("sched.main_pass", "node.pinged")])
     for number, job in history.jobs.items():
         own = {row.kind: _bounds(row) for row in reversed(rows) if row.job_id == number}
         sent = job.get("submit_ns", 0) / MS
         seen.add("submit", run, (sent, sent), own.get("job.submitted"))
         seen.add("script-launch", run, own.get("job.started"), own.get("script.started"))
         seen.add("exit-notice", run, own.get("script.ended"), own.get("job.ended"))
+
+
+def _read_rounds(seen: Seen, run: int, looks: Sequence[Row]) -> None:
+    """What a round takes beyond its second, from looks that lie some rounds apart."""
+    for first, last in pairwise(looks):
+        rounds = round((last.t_ns - first.t_ns) / SECOND)
+        if rounds >= ROUNDS:
+            low, high = ((last.t_ns - first.t_ns - rounds * SECOND + sign * 2 * last.t_err_ns) / MS for sign in (-1, 1))
+            seen.add("loop-round", run, (0.0, 0.0), (low / rounds, high / rounds))
 
 
 def _behind_second(row: Row, epoch_ns: int) -> tuple[Interval, Interval]:

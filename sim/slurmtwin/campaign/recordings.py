@@ -132,12 +132,15 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
     pods: dict[str, str] = {}
     pings: list[tuple[int, str]] = []
     stood: dict[str, int] = {}
+    look_ns: int | None = None
     for row in rows:
         kind = row.kind
         if kind == Kind.NODE_PINGED and scenario.pods is not None and not injected and _is_ping(row):
             pings.append((int(row.t_ns), str(row.node)))
         if not injected and scenario.pods is not None and kind in _PASSES and _is_periodic(row):
             stood[kind] = int(row.t_ns)
+        if not injected and scenario.pods is not None and kind in (Kind.SCHED_MAIN_PASS, Kind.NODE_PINGED):
+            look_ns = int(row.t_ns)
         if not injected and row.node and kind == Kind.LEASE_RENEWED:
             leases[kube_node(row.node)] = int(row.t_ns)
         elif not injected and kind == Kind.POD_CREATED and row.actor == "apiserver":
@@ -181,6 +184,7 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
         lease_ns=leases,
         full_pass_ns=stood.get(Kind.SCHED_MAIN_PASS) if keys else None,
         cycle_ns=stood.get(Kind.SCHED_BACKFILL_CYCLE) if keys else None,
+        look_ns=look_ns if keys else None,
         pod_node=pods,
         pings=tuple(pings),
     )

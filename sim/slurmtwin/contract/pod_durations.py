@@ -24,6 +24,7 @@ DURATIONS: Final[dict[str, str]] = {
     "exit-notice": "a script has ended until slurmctld knows",
     "submit": "a job is submitted until slurmctld has its record",
     "main-pass": "a whole second at which slurmctld's loop looks until its pass has started a job",
+    "loop-round": "slurmctld 22.05: a round of its loop beyond its second",
     "dispatch": "a dispatcher asks a cluster's slurmrestd until slurmctld has done it",
 }
 """Name -> the span it measures; in nanoseconds everywhere."""

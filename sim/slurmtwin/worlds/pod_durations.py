@@ -27,6 +27,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "container-start-alone": (140.0, 0.0),
     "supervisor-start": (130.0, 0.0),
     "main-pass": (1.5, 0.0),
+    "loop-round": (2.0, 0.0),
     "dispatch": (9.5, 0.36),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of

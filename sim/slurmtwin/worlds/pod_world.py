@@ -37,6 +37,7 @@ from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
 from slurmtwin.models.slurm_pods.programs import SlurmPrograms
 from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, DaemonPods
+from slurmtwin.models.slurmctld.background import BackgroundLoop
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.scheduler import Scheduler
@@ -158,7 +159,7 @@ class PodWorld(TwinWorld):
 
     def _own_costs(self, costs: HostCosts) -> HostCosts:
         """Costs of this host: drawn once where the models take one value, else by `_noise`."""
-        lag_ns = self.draw("main-pass")() if self._whole_seconds else costs.loop_lag_ns
+        lag_ns = self.draw("main-pass" if self._whole_seconds else "loop-round")()
         return replace(
             costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), slurmctld_start_ns=0, loop_lag_ns=lag_ns,
             slurmd_start_ns=0, launch_ns=self._middle("script-launch"), exit_notice_ns=self._middle("exit-notice"),
@@ -208,7 +209,11 @@ class PodWorld(TwinWorld):
         for at_ns, nodes in self._times.pings:
             if at_ns >= self.env.now_ns:
                 self.env.call_at(at_ns, self._pinged_then, nodes)
-        for at, then in ((self._times.full_pass_ns, self._full_pass_then), (self._times.cycle_ns, self._cycle_then)):
+        stood = (
+            (self._times.look_ns, self._look_then), (self._times.full_pass_ns, self._full_pass_then),
+            (self._times.cycle_ns, self._cycle_then),
+        )  # fmt: skip
+        for at, then in stood:
             if at is not None and at >= self.env.now_ns:
                 self.env.call_at(at, then)
         self.kube.start()
@@ -219,6 +224,12 @@ class PodWorld(TwinWorld):
         lifecycle = ctld.nodes_lifecycle if ctld is not None else None
         if isinstance(lifecycle, NodeLifecycle):
             lifecycle.pings.asked_now(self.cluster.node_bitmap(expand(nodes)))
+
+    def _look_then(self, _argument: object) -> None:
+        """A look of slurmctld's loop that the recording has."""
+        loop = self.cluster.ctld.background if self.cluster.ctld is not None else None
+        if isinstance(loop, BackgroundLoop):
+            loop.look_then()
 
     def _full_pass_then(self, _argument: object) -> None:
         """A full main pass that the recording has."""

@@ -43,6 +43,8 @@ class StartTimes:
     """The last full main pass before the first fault of a run in pods; None: not known."""
     cycle_ns: int | None = None
     """Likewise the last backfill cycle."""
+    look_ns: int | None = None
+    """Likewise the last look of slurmctld's loop that a pass or a ping shows."""
     pod_node: Mapping[str, str] = field(default_factory=dict)
     """Pod (slurmctld-0, w-0 ..; of a Deployment: its app) -> the Kubernetes node it ran on before the first fault."""
     members: Mapping[str, StartTimes] = field(default_factory=dict)

@@ -134,6 +134,14 @@ def test_a_main_pass_is_counted_from_its_whole_second(at_us: int, behind: tuple[
         assert seen.spans.get("main-pass") == spans
 
 
+def test_rounds_of_the_old_loop_are_counted_between_looks() -> None:
+    """Two looks 10 s and 20 ms apart are ten rounds of 2 ms beyond a second; a round or two tell too little."""
+    looks = [Event(t_ns, Kind.NODE_PINGED, "slurmctld", t_err_ns=MS) for t_ns in (0, 10_020 * MS, 12_024 * MS)]
+    seen = pod_calibration.Seen()
+    pod_calibration._read_rounds(seen, 0, list(rows_of_events(looks)))
+    assert seen.spans == {"loop-round": [[pytest.approx((1.8, 2.2))]]}
+
+
 def test_a_pod_that_starts_alone_is_another_duration(tmp_path: Path) -> None:
     """Starts beside each other share the host."""
     document = measure([quiet_run(tmp_path / "a", 1, 6, apart=30 * SECOND)])

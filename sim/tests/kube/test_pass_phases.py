@@ -19,11 +19,12 @@ RARE_BACKFILL = "bf_interval=3000,sched_interval=5"
 RARE_PASSES = "bf_interval=5,sched_interval=3000"
 
 
-def held_start(parameters: str, **times: Any) -> Event | None:
+def held_start(parameters: str, version: str = "26.05", **times: Any) -> Event | None:
     """The second start of x62-hold-default's job under other SchedulerParameters."""
     scenario = load_scenario(FAULTS / "x62-hold-default.yaml")
     conf = {**scenario.slurm.conf, "SchedulerParameters": parameters}
-    scenario = scenario.model_copy(update={"slurm": scenario.slurm.model_copy(update={"conf": conf})})
+    slurm = scenario.slurm.model_copy(update={"conf": conf, "version": version})
+    scenario = scenario.model_copy(update={"slurm": slurm})
     known = StartTimes(slurmctld_ns=-20 * SECOND - 300 * MS, fault_ns=(30 * SECOND,), **times)
     run = run_scenario(scenario, FAULTS, TwinOptions(keep=True, times=known))
     starts = [row for row in run.kept or [] if row.kind is Kind.JOB_STARTED]
@@ -62,3 +63,14 @@ def test_cycles_count_from_the_recorded_one() -> None:
         start = held_start(RARE_PASSES, cycle_ns=22 * SECOND + fraction * MS)
         assert start is not None
         assert start.t_ns % SECOND == pytest.approx(fraction * MS, abs=10 * MS)
+
+
+@pytest.mark.parametrize("fraction", [100, 600])
+def test_the_loop_of_22_05_goes_on_from_the_recorded_look(fraction: int) -> None:
+    """Rounds of a second and some ms: about 125 of them until the job is started again."""
+    look_ns = 25 * SECOND + fraction * MS
+    start = held_start(RARE_BACKFILL, "22.05", look_ns=look_ns)
+    assert start is not None
+    behind_ns, rounds = (start.t_ns - look_ns) % SECOND, (start.t_ns - look_ns) // SECOND
+    assert rounds > 120
+    assert MS // 2 * rounds < behind_ns < 4 * MS * rounds

@@ -114,6 +114,17 @@ class BackgroundLoop:
         due = {duty: (self._due[duty], self._asked[duty]) for duty in _DUTIES if self._due[duty] != _NEVER}
         return LoopPhase(self._anchor_ns, self._lag_ns, self._looked_ns, next_ns, due)
 
+    def look_then(self) -> None:
+        """A recording has a look of 22.05's loop now: those before and after are whole rounds from it."""
+        now_ns = self._ctld.env.now_ns
+        if self.steady or now_ns <= self._anchor_ns:
+            return
+        self._anchor_ns = now_ns - (now_ns - self._anchor_ns) // self._period_ns * self._period_ns
+        waiting = [(duty, self._asked[duty]) for duty in _DUTIES if self._due[duty] != _NEVER]
+        self.stop()
+        for duty, asked_s in waiting:
+            self.arm(duty, asked_s)
+
     def first_look_ns(self, not_before_s: int, after_ns: int) -> int:
         """The first look strictly after `after_ns` at which the Unix clock shows `not_before_s` or more."""
         ctld = self._ctld
