@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.models.api_server.errors import InvalidError
 from slurmtwin.models.api_server.objects import (
     Condition,
     Deployment,
@@ -32,6 +33,30 @@ NEWER = PodTemplate(labels={"app": "x", "v": "2"}, spec=PodSpec())
 
 def verbs(c: Any, after_s: float = 0) -> list[tuple[str, str]]:
     return [(verb, name) for t, verb, name in c.log if t >= after_s]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        ReplicaSet(meta=Meta(name="r", namespace="ns"), replicas=4, template=PodTemplate()),
+        Job(meta=Meta(name="j", namespace="ns"), completions=4, parallelism=4, template=PodTemplate()),
+    ],
+    ids=["ReplicaSet", "Job"],
+)
+def test_pods_whose_creation_was_refused_are_asked_for_again(cluster: Make, made: ReplicaSet | Job) -> None:
+    """Neither the one that failed nor those that were then not sent are waited for (CreationObserved())."""
+    c, left = cluster(1), [True, True, False, True]
+
+    def admit(pod: Pod) -> Pod:
+        if left and left.pop():
+            raise InvalidError("no")
+        return pod
+
+    c.server.admissions.append((Pod, admit))
+    c.server.create(made)
+    c.run(30)
+    assert len(c.pods()) == 4
+    assert not left
 
 
 class TestStatefulSets:

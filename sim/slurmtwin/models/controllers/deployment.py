@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.api_server.objects import Deployment, Meta, Owner, ReplicaSet, WorkloadStatus
 from slurmtwin.models.controllers.controller import Controller, Request, one_by_one
+from slurmtwin.models.controllers.owners import owner_key
 from slurmtwin.models.controllers.stateful_set import revision_of
 
 if TYPE_CHECKING:
@@ -101,13 +102,13 @@ class Deployments(Controller):
     def _set_changed(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
         item = new or old
         assert item is not None
-        if item.meta.owner is not None and item.meta.owner.kind == "Deployment":
-            self.queue.add(f"{item.meta.namespace}/{item.meta.owner.name}")
+        if key := owner_key(item, "Deployment"):
+            self.queue.add(key)
 
     def _pod_changed(self, old: Any, new: Any) -> None:
         """A Recreate Deployment waits for its last old pod (deletePod())."""
-        if new is None and old.meta.owner is not None and old.meta.owner.kind == "ReplicaSet":
-            found = self._sets.get(f"{old.meta.namespace}/{old.meta.owner.name}")
+        if new is None and (key := owner_key(old, "ReplicaSet")):
+            found = self._sets.get(key)
             if found is not None:
                 self._set_changed(None, found)
 

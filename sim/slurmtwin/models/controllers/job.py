@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from slurmtwin.models.api_server.objects import Job, JobStatus, Meta, Owner, Pod
 from slurmtwin.models.controllers.controller import Controller, Request, in_batches
+from slurmtwin.models.controllers.expectations import Expectations
+from slurmtwin.models.controllers.owners import owner_key
 from slurmtwin.models.controllers.replica_set import MOST_AT_ONCE, suffix
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ class Jobs(Controller):
         super().__init__(plane, workers=5)
         self._jobs = plane.informer(Job)
         self._made: dict[str, int] = {}
-        self._expected: dict[str, dict[str, None]] = {}
+        self._expected = Expectations()
         self._ended: dict[str, dict[str, bool]] = {}
         """Job uid -> pod uid -> succeeded: ends are counted once, also of pods whose objects are gone."""
         self._failures: dict[str, tuple[int, int]] = {}
@@ -38,17 +40,16 @@ class Jobs(Controller):
         elif old is not None:
             for table in (self._made, self._ended, self._failures):
                 table.pop(old.meta.uid, None)
-            self._expected.pop(old.meta.key, None)
+            self._expected.forget(old.meta.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
-        owner = pod.meta.owner
-        if owner is None or owner.kind != "Job":
+        owner, key = pod.meta.owner, owner_key(pod, "Job")
+        if owner is None or not key:
             return
-        key = f"{pod.meta.namespace}/{owner.name}"
         if old is None:
-            self._expected.get(key, {}).pop(pod.meta.name, None)
+            self._expected.seen(key, pod.meta.name)
             self.queue.add(key)
             return
         if new is None and not pod.finished:
@@ -81,7 +82,7 @@ class Jobs(Controller):
         requests: list[Request] = []
         if condition or job.suspend:
             requests = [self._deletion(p) for p in active]
-        elif not self._expected.get(key):
+        elif not self._expected.pending(key):
             requests = self._creations(job, pods, active, good)
         status = JobStatus(active=len(active), succeeded=good, failed=bad, condition=condition)
 
@@ -121,8 +122,7 @@ class Jobs(Controller):
         labels = {**job.template.labels, "batch.kubernetes.io/job-name": job.meta.name}
         spec = replace(job.template.spec, restart_policy="Never")
         pod = Pod(meta=Meta(name=name, namespace=job.meta.namespace, labels=labels, owner=owner), spec=spec)
-        self._expected.setdefault(job.meta.key, {})[name] = None
-        return lambda done: self.client.create(pod, done)
+        return self._expected.until_seen(job.meta.key, name, lambda done: self.client.create(pod, done))
 
     def _deletion(self, pod: Pod) -> Request:
         return lambda done: self.client.delete(Pod, pod.meta.key, uid=pod.meta.uid, done=done)

@@ -57,3 +57,9 @@ def owned_by(plane: ControllerManager, kind: type, owner_uid: str) -> list[Any]:
         return plane.pods.of_owner(owner_uid)
     cached: list[Any] = list(plane.informer(kind))
     return [item for item in cached if item.meta.owner is not None and item.meta.owner.uid == owner_uid]
+
+
+def owner_key(item: Object, kind: str) -> str:
+    """Key of the object of this kind that controls it; "": none does."""
+    owner = item.meta.owner
+    return f"{item.meta.namespace}/{owner.name}" if owner is not None and owner.kind == kind else ""

@@ -6,17 +6,18 @@ Source: pkg/controller/replicaset/replica_set.go, controller_utils.go v1.34.2.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
-from slurmtwin.models.api_server.errors import ApiError
 from slurmtwin.models.api_server.objects import Meta, Owner, Pod, ReplicaSet, WorkloadStatus
 from slurmtwin.models.controllers.controller import Controller, Request, in_batches
+from slurmtwin.models.controllers.expectations import Expectations
+from slurmtwin.models.controllers.owners import owner_key
 from slurmtwin.models.controllers.stateful_set import available
 
 if TYPE_CHECKING:
+    from slurmtwin.models.api_server.client import Done
     from slurmtwin.models.api_server.work_queue import Finished
     from slurmtwin.models.controllers.controller_manager import ControllerManager
 
@@ -64,8 +65,8 @@ class ReplicaSets(Controller):
         super().__init__(plane, workers=5)
         self._sets = plane.informer(ReplicaSet)
         self._made: dict[str, int] = {}
-        self._expected: dict[str, dict[str, None]] = {}
-        """Set -> names of pods whose creation or deletion it has asked for and not seen (expectations)."""
+        self._expected = Expectations()
+        """Creations and deletions."""
         self._sets.tell(self._set_changed)
         plane.pods.informer.tell(self._pod_changed)
 
@@ -73,18 +74,17 @@ class ReplicaSets(Controller):
         if new is not None:
             self.queue.add(new.meta.key)
         elif old is not None:
-            self._expected.pop(old.meta.key, None)
+            self._expected.forget(old.meta.key)
             self._made.pop(old.meta.uid, None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
-        owner = pod.meta.owner
-        if owner is None or owner.kind != "ReplicaSet":
+        key = owner_key(pod, "ReplicaSet")
+        if not key:
             return
-        key = f"{pod.meta.namespace}/{owner.name}"
         if old is None or new is None or (new.meta.deleting and not old.meta.deleting):
-            self._expected.get(key, {}).pop(pod.meta.name, None)
+            self._expected.seen(key, pod.meta.name)
         self.queue.add(key)
 
     def sync(self, key: str, finished: Finished) -> None:
@@ -95,7 +95,7 @@ class ReplicaSets(Controller):
             return
         pods = [p for p in self.plane.pods.of_owner(spec.meta.uid) if p.active]
         requests: list[Request] = []
-        if not self._expected.get(key) and not spec.meta.deleting:
+        if not self._expected.pending(key) and not spec.meta.deleting:
             requests = self._requests(spec, pods)
         status = WorkloadStatus(
             observed_generation=spec.meta.generation, replicas=len(pods), ready=sum(p.ready for p in pods),
@@ -119,16 +119,6 @@ class ReplicaSets(Controller):
         gone = victims(pods, min(-missing, MOST_AT_ONCE), self.plane.now_ns) if missing else []
         return [self._deletion(spec, pod) for pod in gone]
 
-    def _expect(self, spec: ReplicaSet, name: str) -> Callable[[Any], None]:
-        expected = self._expected.setdefault(spec.meta.key, {})
-        expected[name] = None
-
-        def answered(answer: Any) -> None:
-            if isinstance(answer, ApiError):
-                expected.pop(name, None)
-
-        return answered
-
     def _creation(self, spec: ReplicaSet) -> Request:
         number = self._made[spec.meta.uid] = self._made.get(spec.meta.uid, 0) + 1
         name = f"{spec.meta.name}-{suffix(spec.meta.uid, number)}"
@@ -141,27 +131,16 @@ class ReplicaSets(Controller):
             annotations=template.annotations,
             owner=owner,
         )
-        failed = self._expect(spec, name)
 
-        def request(done: Callable[[Any], None]) -> None:
-            def answered(answer: Any) -> None:
-                failed(answer)
-                done(answer)
-
-            self.client.create(Pod(meta=meta, spec=template.spec), answered)
+        def send(done: Done) -> None:
+            self.client.create(Pod(meta=meta, spec=template.spec), done)
             self.client.event(f"ReplicaSet/{spec.meta.name}", "SuccessfulCreate", f"Created pod: {name}")
 
-        return request
+        return self._expected.until_seen(spec.meta.key, name, send)
 
     def _deletion(self, spec: ReplicaSet, pod: Pod) -> Request:
-        failed = self._expect(spec, pod.meta.name)
-
-        def request(done: Callable[[Any], None]) -> None:
-            def answered(answer: Any) -> None:
-                failed(answer)
-                done(answer)
-
-            self.client.delete(Pod, pod.meta.key, uid=pod.meta.uid, done=answered)
+        def send(done: Done) -> None:
+            self.client.delete(Pod, pod.meta.key, uid=pod.meta.uid, done=done)
             self.client.event(f"ReplicaSet/{spec.meta.name}", "SuccessfulDelete", f"Deleted pod: {pod.meta.name}")
 
-        return request
+        return self._expected.until_seen(spec.meta.key, pod.meta.name, send)

@@ -23,6 +23,7 @@ from slurmtwin.models.api_server.objects import (
     WorkloadStatus,
 )
 from slurmtwin.models.controllers.controller import Controller, Request, in_batches, one_by_one
+from slurmtwin.models.controllers.owners import owner_key
 
 if TYPE_CHECKING:
     from slurmtwin.models.api_server.work_queue import Finished
@@ -128,9 +129,8 @@ class StatefulSets(Controller):
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
-        owner = pod.meta.owner
-        if owner is not None and owner.kind == "StatefulSet":
-            self.queue.add(f"{pod.meta.namespace}/{owner.name}")
+        if key := owner_key(pod, "StatefulSet"):
+            self.queue.add(key)
 
     def sync(self, key: str, finished: Finished) -> None:
         """One step of a set, then its status."""
