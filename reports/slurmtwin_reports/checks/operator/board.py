@@ -11,6 +11,10 @@ OWN_PREFIXES: Final = ("slurmtwin: ", "slurm-operator:")
 OPERATOR: Final = "operator"
 PEOPLE: Final = ("user", "admin", "fault")
 """Actors whose acts were asked for, or are a fault."""
+STIRS: Final = ("job.ended", "job.requeued", "kube_node.deleted")
+"""Other rows after which an operator may have something to do."""
+QUIET_NS: Final = 180_000_000_000
+"""What is left at the end is judged only when nothing stirred for so long before it."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,15 @@ class Board:
     lost_machines: dict[str, None] = field(default_factory=dict)
     """Kubernetes nodes that are not ready."""
     seen_pods: bool = False
+    stirred_ns: int = 0
+    """When somebody last asked for something, or a job or machine went."""
+    end_ns: int = 0
+    """The last row's time."""
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing has stirred for so long that everything should be there, or gone."""
+        return self.end_ns - self.stirred_ns >= QUIET_NS
 
     def serves(self, name: str) -> bool:
         """The pod is ready and Slurm may start jobs on its node."""
@@ -80,6 +93,9 @@ class Board:
 
     def take(self, row: Row) -> None:
         """Add one row."""
+        self.end_ns = row.t_ns
+        if row.actor in PEOPLE or row.kind in STIRS:
+            self.stirred_ns = row.t_ns
         if row.kind.startswith("pod."):
             self._pod(row)
         elif row.kind.startswith("job."):

@@ -9,21 +9,16 @@ from slurmtwin_reports.history import History
 from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
 NAME: Final = "nothing-leaked"
-QUIET_NS: Final = 180_000_000_000
-"""Judged only when nobody changed anything for so long before the end."""
 
 
 def check(history: History) -> Verdict:
     """Broken for what is left at the end of a quiet run; unknown when the end is not quiet."""
-    board, last_cause, end = Board(), 0, 0
+    board = Board()
     for row in history.rows():
         board.take(row)
-        end = row.t_ns
-        if row.actor in ("user", "admin", "fault") or row.kind in ("job.ended", "job.requeued", "kube_node.deleted"):
-            last_cause = row.t_ns
     if not board.seen_pods:
         return unknown(NAME, "no pod rows")
-    if end - last_cause < QUIET_NS:
+    if not board.quiet:
         return unknown(NAME, "the run ends before it is quiet")
     findings = [
         f"pod {p.name} outlived its node set {p.node_set}" for p in board.pods.values() if _ownerless(board, p.name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from slurmtwin_reports.checks.operator.board import Board
-from slurmtwin_reports.checks.operator.leaks import QUIET_NS
 from slurmtwin_reports.history import History, Row, at
 from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
@@ -19,19 +18,16 @@ SEEN_NS: Final = 200_000_000_000
 
 def check(history: History) -> Verdict:
     """Broken when a set of counted nodes ends with more or fewer pods; unknown when the end is not quiet."""
-    board, last_cause, end = Board(), 0, 0
+    board = Board()
     findings: list[str] = []
     for row in history.rows():
         if row.kind == "pod.created":
             findings += _beyond(board, row)
         board.take(row)
-        end = row.t_ns
-        if row.actor in ("user", "admin", "fault") or row.kind in ("job.ended", "job.requeued", "kube_node.deleted"):
-            last_cause = row.t_ns
     counted = {name: state for name, state in board.sets.items() if state.counted}
     if not counted:
         return unknown(NAME, "no node sets of counted nodes in the rows")
-    if end - last_cause < QUIET_NS:
+    if not board.quiet:
         return unknown(NAME, "the run ends before it is quiet")
     for name, state in sorted(counted.items()):
         live = sum(pod.node_set == name and not pod.deleting for pod in board.pods.values())
