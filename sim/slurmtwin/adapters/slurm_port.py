@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.slurm_lists import NEVER_NS, ClientLists, ListTimes
@@ -27,11 +27,19 @@ if TYPE_CHECKING:
 
 ANSWER_NS: Final = 60 * MS
 """A request to slurmrestd and its own to slurmctld."""
+KEPT_RECORDS: Final = 16_384
+"""Records of nodes that are made once: a node is idle, allocated, and then again what it was."""
 
 
-@cache
-def _sorted_flags(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(words[1:]))
+@lru_cache(maxsize=KEPT_RECORDS)
+def _record(
+    name: str, words: tuple[str, ...], reason: str, comment: str, feature: str, registered_ns: int
+) -> SlurmNode:  # fmt: skip
+    """A node as slurmrestd lists it; words: node_words()."""
+    return SlurmNode(
+        name=name, state=words[0], flags=tuple(sorted(words[1:])), reason=reason, comment=comment, features=(feature,),
+        registered_ns=registered_ns,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,11 +302,9 @@ class SlurmPort:
 
     def _node(self, ctld: Slurmctld, node: Node) -> SlurmNode:
         words = node_words(ctld, node)
-        return SlurmNode(
-            name=node.name, state=words[0], flags=_sorted_flags(words), reason=node.reason,
-            comment=self._comments.get(node.name, ""), features=(self._feature,),
-            registered_ns=self._started_ns.get(node.name, 0),
-        )  # fmt: skip
+        name = node.name
+        comment, started_ns = self._comments.get(name, ""), self._started_ns.get(name, 0)
+        return _record(name, words, node.reason, comment, self._feature, started_ns)
 
     def _jobs(self, ctld: Slurmctld) -> tuple[SlurmJob, ...]:
         """Records are made anew of jobs that are not as they were; nothing new: the same tuple."""

@@ -7,6 +7,7 @@ The real one asks each second and each quarter of a second, and its rows say bet
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.slurm_port import Started
@@ -57,6 +58,11 @@ class ObservedSink(EventSink):
             self.recorded(more[0], _RECORDED[kind])
         if self.looked is not None and kind in _LOOKED_AT:
             self.looked()
+
+
+@lru_cache(maxsize=1024)
+def _node_said(state: str) -> str:
+    return detail_text(state=state)
 
 
 class Observer:
@@ -125,7 +131,7 @@ class Observer:
             state = node_state(ctld, node)
             if self._nodes.get(node.name) != state:
                 self._nodes[node.name] = state
-                self._note(Kind.NODE_STATE, node=node.name, detail=detail_text(state=state))
+                self._note(Kind.NODE_STATE, node=node.name, detail=_node_said(state))
         for job in self._changed_jobs(ctld):
             said = (job.state, bool(job.completing), job.reason)
             if self._jobs.get(job.id) != said:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mini_cluster import EPOCH_S, MiniCluster
 
 from slurmtwin.contract.events import Event, Kind
+from slurmtwin.models.slurmctld import backfill
 from slurmtwin.models.slurmctld.compiled_planner import CompiledPlanner
 from slurmtwin.models.slurmctld.parts import Placement, Refusal
 from slurmtwin.models.slurmctld.selection.select_nodes import Selection
@@ -62,7 +63,7 @@ def crowded(
     if compiled:
         c.scheduler.backfill._planner = CompiledPlanner(c.ctld, c.scheduler.queue)
     else:
-        c.scheduler.backfill._left_to_test = 1 << 62
+        c.scheduler.backfill._compiled = True
     at = 0
     for number in range(1, draw.randint(10, 60)):
         at += draw.choice((0, 1, draw.randint(1, 90), draw.randint(1, 600)))
@@ -146,3 +147,18 @@ def test_the_bitmap_search_is_will_run(seed: int, version: str) -> None:
         slow = selection.will_run(job, job.parts[0], usable, now_s, start_s, until_s, now_only)
         fast = search.will_run(usable, uniform[0], uniform[1], now_s, start_s, until_s, now_only)
         assert fast == (None if isinstance(slow, Refusal) else slow)
+
+
+def test_what_one_slurmctld_tested_counts_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is killed each hour tests too little alone: compiled code is loaded by what all of them tested."""
+    monkeypatch.setattr(backfill, "_COMPILED", "never loaded")
+    monkeypatch.setattr(backfill.BackfillAgent, "left_to_test", 1)
+    used: list[bool] = []
+    for _life in range(2):
+        c = real(4, "26.05", passes=False)
+        for number in range(1, 9):
+            c.submit(number, nodes=3, limit_s=600, ntasks=3)
+        for _ in c.scheduler.backfill._cycle():
+            pass
+        used.append(isinstance(c.scheduler.backfill._planner, CompiledPlanner))
+    assert used == [False, True]

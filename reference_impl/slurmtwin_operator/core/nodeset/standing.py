@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from itertools import compress, count
 from operator import is_not
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurmtwin_operator.core.actions import Memory
 from slurmtwin_operator.core.nodeset.machines import touches_machines
@@ -64,23 +64,23 @@ class Standing:
     def _follow(self, o: NodeSetObserved) -> bool:
         """Take over what changed. False: names are not unique, so nothing is kept."""
         seen, self._seen = self._seen, o
-        if seen is None or not _same_frame(seen, o):
+        moved = _moved(seen, o) if seen is not None else None
+        if seen is None or moved is None:
             return self._begin(o)
         touched: set[int] = set()
-        for node in _changes(seen.slurm.nodes, o.slurm.nodes):
+        for node in [o.slurm.nodes[place] for place in moved.nodes]:
             self._nodes[node.name] = node
             place = self._pods.get(node.name)
             if place is not None:
                 touched.add(place)
             else:
                 self._sort_record(node, o.me.name)
-        for machine in _changes(seen.kube_nodes, o.kube_nodes):
+        for machine in [o.kube_nodes[place] for place in moved.machines]:
             self._machines[machine.name] = machine
             touched |= self._hosted.get(machine.name, frozenset())
-        if seen.pods is not o.pods:
-            for place in _places(seen.pods, o.pods):
-                self._move(place, seen.pods[place].kube_node, o.pods[place].kube_node)
-                touched.add(place)
+        for place in moved.pods:
+            self._move(place, seen.pods[place].kube_node, o.pods[place].kube_node)
+            touched.add(place)
         for place in touched:
             self._judge(o, place, seen.pods[place])
         return True
@@ -163,30 +163,36 @@ def _quiet(pod: Pod, node: SlurmNode, machine: KubeNode | None, revision: str, s
     return pod.protected == (node.busy or switches.pdb == "until-drained")
 
 
-def _same_frame(seen: NodeSetObserved, o: NodeSetObserved) -> bool:
-    """The same set by the same rules, with the same names in the same places."""
-    return (
-        seen.me.name == o.me.name and (seen.spec is o.spec or seen.spec == o.spec)
-        and (seen.switches is o.switches or seen.switches == o.switches)
-        and _same_names(seen.slurm.nodes, o.slurm.nodes) and _same_names(seen.kube_nodes, o.kube_nodes)
-        and _same_names(seen.pods, o.pods)
-        and all(
-            old.uid == new.uid and old.slot == new.slot
-            for old, new in ((seen.pods[place], o.pods[place]) for place in _places(seen.pods, o.pods))
-        )
-    )  # fmt: skip
+class _Moved(NamedTuple):
+    """Places where another object stands than at the last pass."""
+
+    nodes: list[int]
+    machines: list[int]
+    pods: list[int]
 
 
-def _same_names(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
-    return before is now or (
-        len(before) == len(now) and all(before[place].name == now[place].name for place in _places(before, now))
-    )
+def _moved(seen: NodeSetObserved, o: NodeSetObserved) -> _Moved | None:
+    """What is another object; None: not the same set by the same rules, with the same names in the same places."""
+    if (
+        seen.me.name != o.me.name or not (seen.spec is o.spec or seen.spec == o.spec)
+        or not (seen.switches is o.switches or seen.switches == o.switches)
+    ):  # fmt: skip
+        return None
+    nodes = _places(seen.slurm.nodes, o.slurm.nodes)
+    machines = _places(seen.kube_nodes, o.kube_nodes)
+    pods = _places(seen.pods, o.pods)
+    if nodes is None or machines is None or pods is None:
+        return None
+    if any(seen.pods[at].uid != o.pods[at].uid or seen.pods[at].slot != o.pods[at].slot for at in pods):
+        return None
+    return _Moved(nodes, machines, pods)
 
 
-def _places(before: tuple[Any, ...], now: tuple[Any, ...]) -> list[int]:
-    """Where another object stands now, in tuples of one length."""
-    return [] if before is now else list(compress(count(), map(is_not, before, now)))
-
-
-def _changes(before: tuple[Any, ...], now: tuple[Any, ...]) -> list[Any]:
-    return [now[place] for place in _places(before, now)]
+def _places(before: tuple[Any, ...], now: tuple[Any, ...]) -> list[int] | None:
+    """Where another object of the same name stands now; None: there are other names."""
+    if before is now:
+        return []
+    if len(before) != len(now):
+        return None
+    places = list(compress(count(), map(is_not, before, now)))
+    return places if all(before[place].name == now[place].name for place in places) else None

@@ -44,6 +44,7 @@ class Client:
     ) -> None:  # fmt: skip
         self.server = server
         self.clock = clock
+        self._env = clock.environment
         self.timeout_ns = timeout_ns
         """After so long a request over a cut network has failed."""
         self.connected = True
@@ -143,7 +144,8 @@ class Client:
             if request[2] is not None:
                 self.clock.call_in(self.timeout_ns, request[2], UnreachableError("no answer in time"))
             return
-        self.clock.environment.call_in(request[0], self._arrive, request)
+        env = self._env
+        env.call_at(env.now_ns + request[0], self._arrive, request)
 
     def _arrive(self, request: tuple[int, Callable[[], Any], Done | None]) -> None:
         """At the server."""

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from slurmtwin.engine.daemon_clock import DaemonClock
+
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
     from slurmtwin.models.api_server.objects import Object
@@ -34,13 +36,14 @@ Wanted = Callable[["str", "Any"], bool]
 class Watch:
     """A connection of a process (its clock); while it is `held` (a cut network) what comes waits in order."""
 
-    __slots__ = ("_armed", "_clock", "_delay", "_due", "_env", "_handler", "_last_ns", "_wanted", "held", "open")
+    __slots__ = ("_armed", "_delay", "_due", "_env", "_handler", "_last_ns", "_process", "_wanted", "held", "open")
 
     def __init__(
         self, clock: Clock, handler: Handler, delay: Callable[[], int] | None, wanted: Wanted | None = None
     ) -> None:
         env = clock.environment
-        self._clock = clock
+        self._process = clock if isinstance(clock, DaemonClock) else None
+        """Whose watch it is; None: nobody's that could die."""
         self._env = env
         self._handler = handler
         self._delay = delay
@@ -61,7 +64,7 @@ class Watch:
         self._due.append((at_ns, verb, item))
         if not self._armed and not self.held:
             self._armed = True
-            self._clock.call_at(at_ns, self._arrive)
+            self._env.call_at(at_ns, self._arrive, None, 0, self._process)
 
     def _arrive(self, _argument: object) -> None:
         self._armed = False
@@ -71,7 +74,7 @@ class Watch:
             self._handler.happened(verb, item)
         if due and not self._armed and not self.held and self.open:
             self._armed = True
-            self._clock.call_at(max(due[0][0], self._env.now_ns), self._arrive)
+            self._env.call_at(max(due[0][0], self._env.now_ns), self._arrive, None, 0, self._process)
 
     def hold(self) -> None:
         """Nothing gets through until release()."""
@@ -82,7 +85,7 @@ class Watch:
         self.held = False
         if self._due and self.open and not self._armed:
             self._armed = True
-            self._clock.call_at(max(self._due[0][0], self._env.now_ns), self._arrive)
+            self._env.call_at(max(self._due[0][0], self._env.now_ns), self._arrive, None, 0, self._process)
 
     def close(self) -> None:
         """The client's end: nothing more arrives, nobody is told."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Generator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
@@ -30,7 +30,7 @@ _LOOK_NS: Final = SECOND
 """The pause between two looks when there was nothing to do."""
 
 _WORTH_COMPILING: Final = 20_000
-"""Jobs tested in a run until compiled code pays for being loaded, or for being compiled on a new machine."""
+"""Jobs tested by a process until compiled code pays for being loaded, or for being compiled on a new machine."""
 
 _COMPILED: Final = "slurmtwin.models.slurmctld.compiled_planner"
 
@@ -48,6 +48,10 @@ class BackfillPhase:
 class BackfillAgent:
     """One thread of slurmctld. With sched/builtin, or bf_interval=-1, it never runs a cycle."""
 
+    left_to_test: ClassVar[int] = _WORTH_COMPILING
+    """Until compiled code is loaded. Of all agents together, as a slurmctld that is killed each hour would never get
+    there; what is planned does not depend on it."""
+
     def __init__(self, ctld: Slurmctld, queue: PendingQueue) -> None:
         self._ctld = ctld
         self._queue = queue
@@ -60,7 +64,8 @@ class BackfillAgent:
         self._quiet: tuple[object, ...] | None = None
         self._quiet_until_s = 0
         self._planner = PlainPlanner(ctld, queue)
-        self._left_to_test = 0 if _COMPILED in sys.modules else _WORTH_COMPILING
+        self._compiled = False
+        """Asked for compiled code; it is used where numba is installed."""
         self._took_ns = 0
         self._planned = 0
         """Nodes of the present reservations (planned_bitmap)."""
@@ -179,7 +184,7 @@ class BackfillAgent:
 
     def _compile(self) -> None:
         """Plan with compiled code from now on, where numba is installed: the same plans, sooner."""
-        self._left_to_test = 1 << 62
+        self._compiled = True
         if find_spec("numba") is not None:
             from slurmtwin.models.slurmctld.compiled_planner import CompiledPlanner
 
@@ -208,11 +213,11 @@ class BackfillAgent:
             return
         cycle: BackfillCycle | PlainPlanner
         if self.prune and self._planner.fits():
-            if self._left_to_test <= 0:
+            if not self._compiled and (BackfillAgent.left_to_test <= 0 or _COMPILED in sys.modules):
                 self._compile()
             cycle = self._planner
             cycle.cycle()
-            self._left_to_test -= cycle.tested
+            BackfillAgent.left_to_test -= cycle.tested
             if cycle.cost_ns:
                 yield cycle.cost_ns
             yielded = False
