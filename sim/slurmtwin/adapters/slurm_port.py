@@ -52,7 +52,9 @@ class Informing:
     change: Callable[[], int] = lambda: ANSWER_NS
     """A change of a node until slurmctld has made it."""
     writes: Callable[[], int] = lambda: 0
-    """What a pass takes beside its lists: requests to the API server."""
+    """What a pass that changed a node takes beside its lists: requests to the API server."""
+    reads: Callable[[], int] = lambda: 0
+    """The same of one that changed none."""
 
 
 class Started(dict[str, int]):
@@ -128,7 +130,8 @@ class SlurmPort:
             done()
             return
         lists_ns = sum(self._listed_after_ns() for _ in range(lists))
-        self._clock.call_in(lists_ns + self._informing.writes(), lambda _: done())
+        beside_ns = self._informing.writes() if lists > 1 else self._informing.reads()
+        self._clock.call_in(lists_ns + beside_ns, lambda _: done())
 
     def _direct(self) -> bool:
         return self._lists is not None and self._lists.direct(self._clock.now_ns)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
@@ -41,6 +41,8 @@ ALL_NODES: Final = "all"
 """As the target of a pause: every machine of the cluster."""
 EVICT_AGAIN_NS: Final = 5 * SECOND
 """kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
+REFUSAL_NS: Final = (20 * MS, 60 * MS)
+"""A refused eviction of kubectl drain on kind: 24, 37 and 48 ms beyond each 5 s (op-kubectl-drain)."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
 """Targets that name the operator's pod."""
 
@@ -106,6 +108,8 @@ class ClusterFaults:
         self._namespace = namespace
         self._client = Client(server, env)
         self._taints: dict[str, tuple[Taint, ...]] = {}
+        self.refusal: Callable[[], int] = lambda: 0
+        """An eviction is asked for until kubectl has the refusal; its pause begins then."""
 
     def resolves(self) -> bool:
         """Names are found."""
@@ -327,11 +331,12 @@ class ClusterFaults:
         if verb == "drain":
             here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
             self.draining += 1
-            self._drain({pod.meta.key: pod.meta.uid for pod in here})
+            self._drain(({pod.meta.key: pod.meta.uid for pod in here}, EVICT_AGAIN_NS + self.refusal()))
         return lambda: patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
 
-    def _drain(self, pods: dict[str, str]) -> None:
+    def _drain(self, order: tuple[dict[str, str], int]) -> None:
         """kubectl drain: all are evicted at once; those that a budget keeps are asked for again and again."""
+        pods, again_ns = order
         left: dict[str, str] = {}
         for key, uid in pods.items():
             pod = self._server.find(Pod, key)
@@ -339,7 +344,7 @@ class ClusterFaults:
                 left[key] = uid
                 self._evict(key)
         if left:
-            self._env.call_in(EVICT_AGAIN_NS, self._drain, left)
+            self._env.call_in(again_ns, self._drain, (left, again_ns))
         else:
             self.draining -= 1
             self.drain_ended()

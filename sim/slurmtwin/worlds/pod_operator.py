@@ -58,8 +58,13 @@ BATCH_LATE_NS: Final = 2 * MS
 """A round of slurm-client's batch timer is late by up to this: the timer's own delay on a busy host."""
 CHANGE_NS: Final = (20 * MS, 60 * MS)
 """A change of a node by slurm-operator: 1.04 to 1.07 s with the second of its list (x33, x35, x41, 12 times)."""
-WRITES_NS: Final = (5 * MS, 60 * MS)
+WRITES_NS: Final = (10 * MS, 90 * MS)
 """The next pass of slurm-operator looks 3.06 to 3.18 s after one that changed a node (x33, x35, x41, nine times)."""
+READS_NS: Final = (0, 30 * MS)
+"""One that changed none: 32.0 to 32.1 s from a pass to the poll behind it (x33, three times)."""
+HOOK_NS: Final = (10 * MS, 60 * MS)
+"""More than a script's start: Slinky's hook is a shell with two calls of scontrol, DOWN comes 0.05 to 0.12 s after the
+deletion (x20, x33, x47)."""
 MADE_NS: Final = 200 * MS
 """A node set is created until its first pod is seen, slurmrestd being there."""
 SLINKY_PRE_STOP_NS: Final = 100 * MS
@@ -162,6 +167,7 @@ class OperatorPart:
         self._exec = world.draw("script-launch")
         """The kubelet starts the preStop hook in the container, as slurmd does a script."""
         carrier = design.carrier
+        self._hook_more = world.streams.uniform_ns("prestop", *HOOK_NS) if carrier.slurm_informer else _at_once
 
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
@@ -215,8 +221,13 @@ class OperatorPart:
                 late_ns=draw("slurm_informer.late", 0, BATCH_LATE_NS)(),
             ),
             batch=draw("slurm_informer", 0, look_ns), change=draw("slurm_informer.change", *CHANGE_NS),
-            writes=draw("slurm_informer.writes", *WRITES_NS),
+            writes=draw("slurm_informer.writes", *WRITES_NS), reads=draw("slurm_informer.reads", *READS_NS),
         )  # fmt: skip
+
+    @property
+    def asks_by_lists(self) -> bool:
+        """It is the Slinky operator, with slurm-client: what its recordings alone show is taken from them."""
+        return self._design.carrier.slurm_informer
 
     @property
     def applied_ns(self) -> int:
@@ -278,7 +289,7 @@ class OperatorPart:
         if not isinstance(new, Pod) or not isinstance(old, Pod) or f"{GROUP}/nodeset" not in new.meta.labels:
             return
         if new.meta.deleting and not old.meta.deleting and new.meta.grace_ns > 0 and new.status.phase == "Running":
-            self._world.env.call_in(self._kube.request() + self._exec(), self._hook, new)
+            self._world.env.call_in(self._kube.request() + self._exec() + self._hook_more(), self._hook, new)
 
     def _hook(self, pod: Pod) -> None:
         """scontrol update state=down; a drained node keeps its reason."""

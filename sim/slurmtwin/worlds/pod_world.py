@@ -46,7 +46,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import still_durations
-from slurmtwin.worlds.pod_faults import ClusterFaults
+from slurmtwin.worlds.pod_faults import REFUSAL_NS, ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
@@ -330,6 +330,8 @@ class KubePart:
             self.bridge.bridge if self.bridge else self.operator.operator if self.operator else None,
         )  # fmt: skip
         self.faults.plane = self.plane
+        if self.operator is not None and self.operator.asks_by_lists:
+            self.faults.refusal = streams.uniform_ns("kubectl.refusal", *REFUSAL_NS)
 
     def _nodes(self) -> list[KubeNode]:
         return pod_objects.kube_nodes(self._cluster)
