@@ -6,11 +6,13 @@ scenarios/recordings/SCENARIO/VERSION/kFACTOR/REPETITION/   a run folder each
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.jobs import JobRequest
@@ -18,11 +20,14 @@ from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.contract.several_clusters import has_several, member
 from slurmtwin.contract.world import conditions_sha256
+from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 from slurmtwin.workload.resolve import resolve_jobs
 from slurmtwin.worlds.outside import literal_scenario
 from slurmtwin.worlds.start_times import StartTimes
 
 RECORDINGS: Final = Path("scenarios/recordings")
+MOST_LAG_MS: Final = 8
+"""A coarse clock moves each 4 ms or oftener (the kernel's HZ), and the loop needs its own time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -133,8 +138,12 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
     pings: list[tuple[int, str]] = []
     stood: dict[str, int] = {}
     look_ns: int | None = None
+    looks: list[int] = []
+    epoch_ns = int(manifest.parameters["epoch_ns"])
     for row in rows:
         kind = row.kind
+        if kind == Kind.NODE_PINGED and row.value and scenario.pods is not None:
+            looks.append(int(row.t_ns))
         if kind == Kind.NODE_PINGED and scenario.pods is not None and not injected and _is_ping(row):
             pings.append((int(row.t_ns), str(row.node)))
         if not injected and scenario.pods is not None and kind in _PASSES and _is_periodic(row):
@@ -173,7 +182,7 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
         raise InputError(f"the recording does not say when a fault was injected: {missing[0]}")
     slurmds.sort()
     return StartTimes(
-        epoch_ns=int(manifest.parameters["epoch_ns"]),
+        epoch_ns=epoch_ns,
         slurmctld_ns=controllers[0],
         slurmd_ns=slurmds[len(slurmds) // 2] if slurmds else controllers[0],
         workers_ns=min(workers, default=None),
@@ -185,9 +194,21 @@ def _start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) ->
         full_pass_ns=stood.get(Kind.SCHED_MAIN_PASS) if keys else None,
         cycle_ns=stood.get(Kind.SCHED_BACKFILL_CYCLE) if keys else None,
         look_ns=look_ns if keys else None,
+        clock_lag_ns=clock_lag_ns(looks, epoch_ns),
         pod_node=pods,
         pings=tuple(pings),
     )
+
+
+def clock_lag_ns(looks_ns: Iterable[int], epoch_ns: int) -> int:
+    """How far time(NULL) was behind: the most frequent time behind a whole second at which ticks come, in whole ms.
+
+    Ticks that are seen in their own second come right behind the lag, those seen a second late within 1 ms (24.11 on).
+    It is the host's, not the run's: 5 ms on one day and 1 ms on another. Without such ticks CAUGHT_UP_NS.
+    """
+    counted = Counter(round((at + epoch_ns) % SECOND / MS) for at in looks_ns)
+    behind = {ms: count for ms, count in counted.items() if 1 <= ms <= MOST_LAG_MS}
+    return min(behind, key=lambda ms: (-behind[ms], ms)) * MS if behind else CAUGHT_UP_NS
 
 
 _PASSES: Final = (Kind.SCHED_MAIN_PASS, Kind.SCHED_BACKFILL_CYCLE)

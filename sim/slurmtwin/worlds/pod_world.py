@@ -223,7 +223,7 @@ class PodWorld(TwinWorld):
         ctld = self.cluster.ctld
         lifecycle = ctld.nodes_lifecycle if ctld is not None else None
         if isinstance(lifecycle, NodeLifecycle):
-            lifecycle.pings.asked_now(self.cluster.node_bitmap(expand(nodes)))
+            lifecycle.pings.asked_now(self.cluster.node_bitmap(expand(nodes)), self._times.clock_lag_ns)
 
     def _look_then(self, _argument: object) -> None:
         """A look of slurmctld's loop that the recording has."""
@@ -235,7 +235,7 @@ class PodWorld(TwinWorld):
         """A full main pass that the recording has."""
         schedulers = self.cluster.ctld.schedulers if self.cluster.ctld is not None else None
         if isinstance(schedulers, Scheduler):
-            schedulers.full_pass_then()
+            schedulers.full_pass_then(self._times.clock_lag_ns)
 
     def _cycle_then(self, _argument: object) -> None:
         """A backfill cycle that the recording has."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 
 DEFAULT_EPOCH_S: Final = 1_767_225_600
 """2026-01-01T00:00:00Z: the Unix time of t = 0 where nothing else is known."""
@@ -45,6 +46,8 @@ class StartTimes:
     """Likewise the last backfill cycle."""
     look_ns: int | None = None
     """Likewise the last look of slurmctld's loop that a pass or a ping shows."""
+    clock_lag_ns: int = CAUGHT_UP_NS
+    """How far time(NULL) of the host was behind the clock that wakes slurmctld's loop (models, coarse_clock.py)."""
     pod_node: Mapping[str, str] = field(default_factory=dict)
     """Pod (slurmctld-0, w-0 ..; of a Deployment: its app) -> the Kubernetes node it ran on before the first fault."""
     members: Mapping[str, StartTimes] = field(default_factory=dict)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin.campaign.recordings import kube_node, start_times
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.campaign.recordings import clock_lag_ns, kube_node, start_times
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pod_durations import DURATIONS, RULES
@@ -111,3 +111,12 @@ def test_a_named_parameter_exists(path: Path) -> None:
         head, _, name = phase.parameter.partition(":")
         if head in ("duration", "rule"):
             assert name in {"duration": DURATIONS, "rule": RULES}[head]
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "lag_ms"), [([0, 0, 1, 1, 1, 14], 1), ([0, 5, 5, 5, 3], 5), ([0, 0], 5), ([], 5), ([853, 500], 5)]
+)
+def test_the_lag_of_the_hosts_coarse_clock_is_read_off_the_ticks(behind_ms: list[int], lag_ms: int) -> None:
+    """Ticks at the whole second are late ones and tell nothing; without others it is 5 ms."""
+    looks = [place * 10 * SECOND + ms * MS for place, ms in enumerate(behind_ms)]
+    assert clock_lag_ns(looks, epoch_ns=0) == lag_ms * MS

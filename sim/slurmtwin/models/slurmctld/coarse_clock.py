@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slurmtwin.contract.clock import MS
+from slurmtwin.contract.clock import MS, SECOND
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +20,15 @@ SEEN_LATE: Final = (7, 24)
 MIDDLE_SHARE: Final = 0.295
 """Median of what these ticks tell of the share, Beta(7.5, 17.5)."""
 CAUGHT_UP_NS: Final = 5 * MS
-AT_ONCE_NS: Final = 3 * MS
-"""What comes so soon behind a whole second was due in the second before."""
+"""How far time(NULL) is behind, where a recording does not show it."""
+
+
+def seen_late(unix_ns: int, lag_ns: int = CAUGHT_UP_NS) -> bool:
+    """Sooner behind a whole second than time(NULL) shows it: what comes then was due in the second before.
+
+    Rows of slurmctld's log are known to 1 ms, so half of one is left to them.
+    """
+    return unix_ns % SECOND < lag_ns - MS // 2
 
 
 class CoarseClock:

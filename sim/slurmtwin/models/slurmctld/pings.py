@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.background import Duty
-from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
+from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS, seen_late
 from slurmtwin.models.slurmctld.health_check import HealthChecks
 from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import bits
@@ -232,17 +232,18 @@ class Pings:
                     self._write_down(second, nodes)
             del self._heard_s[:old], self._heard_nodes[:old]
 
-    def asked_now(self, nodes: int) -> None:
+    def asked_now(self, nodes: int, lag_ns: int = CAUGHT_UP_NS) -> None:
         """A recording has a tick that asked these well nodes now: its grid and its seconds hold from here.
 
-        A row within CAUGHT_UP_NS behind a whole second is of a tick that was seen a second late, which last_ping_time
-        does not show (coarse_clock.py); the answers come in the second that the row has.
+        A row sooner behind a whole second than `lag_ns`, the lag of its time(NULL), is of a tick that was seen a second
+        late, which last_ping_time does not show (coarse_clock.py); the answers come in the second that the row has.
         """
         if not self.started or self.busy:
             return
         self._catch_up()
-        second, rest_ns = divmod(self.ctld.env.now_ns + self.ctld.epoch_ns, SECOND)
-        tick_s = second - (rest_ns < CAUGHT_UP_NS)
+        unix_ns = self.ctld.env.now_ns + self.ctld.epoch_ns
+        second = unix_ns // SECOND
+        tick_s = second - seen_late(unix_ns, lag_ns)
         if self._next_due_s <= tick_s + self.interval_s // 2:
             self._step_window()
         while self._pinged and self._pinged[-1][0] > tick_s - self.interval_s // 2:

@@ -13,7 +13,7 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld.backfill import BackfillAgent
 from slurmtwin.models.slurmctld.background import MAIN_PASS, BackgroundLoop, Duty, Periodic
-from slurmtwin.models.slurmctld.coarse_clock import AT_ONCE_NS
+from slurmtwin.models.slurmctld.coarse_clock import seen_late
 from slurmtwin.models.slurmctld.main_pass import MainPass, recently_completing
 from slurmtwin.models.slurmctld.parts import Refusal
 from slurmtwin.models.slurmctld.pending_queue import PendingQueue
@@ -216,13 +216,13 @@ class Scheduler:
             self._call_full(self._full_passes)
             self._arm()
 
-    def full_pass_then(self) -> None:
-        """A recording has a full pass now: the coming ones count from it."""
+    def full_pass_then(self, lag_ns: int) -> None:
+        """A recording has a full pass now: the coming ones count from it. `lag_ns` is that of its time(NULL)."""
         full, ctld = self._full_passes, self._ctld
         if full is None or not self._options_read:
             return
-        rest_ns = (ctld.env.now_ns + ctld.epoch_ns) % SECOND
-        full.counts_from(ctld.now_s() - (self._looped.steady and rest_ns < AT_ONCE_NS))
+        late = self._looped.steady and seen_late(ctld.env.now_ns + ctld.epoch_ns, lag_ns)
+        full.counts_from(ctld.now_s() - late)
         self._full_at_s = full.next_s()
         self._arm()
 
