@@ -43,6 +43,7 @@ RULES: Final[dict[str, str]] = {
     "operator-poll": "operator: pause until its next pass where nothing happens (carrier.poll_s of its design)",
     "operator-lease": "operator: a lease that nobody renews is taken over after so long (carrier.lease_s)",
     "backfill-interval": "slurmctld: bf_interval, where a scenario leaves it at its default of 30 s",
+    "batch-sched-delay": "slurmctld: batch_sched_delay, where a scenario leaves it at its default of 3 s",
     "resolver-timeout": "resolver of a container: a query without an answer is sent again after 5 s",
     "operator-requeue": "operator: pause that its core asks for until the next pass",
     "slurm-list-period": "slurm-client: lists of jobs and nodes begin, and are renewed, each 30 s",

@@ -118,9 +118,10 @@ class PodWorld(TwinWorld):
         message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
         backfill = conf.scheduler.backfill
         backfill = replace(backfill, interval_ns=self.scaled("backfill-interval", backfill.interval_ns))
+        delay_ns = self.scaled("batch-sched-delay", conf.scheduler.batch_sched_delay_ns)
         conf = replace(
             conf, timers=replace(conf.timers, message_timeout_ns=message_ns),
-            scheduler=replace(conf.scheduler, backfill=backfill),
+            scheduler=replace(conf.scheduler, backfill=backfill, batch_sched_delay_ns=delay_ns),
         )  # fmt: skip
         super().__init__(scenario, conf, jobs, options, sink)
         self.kube = KubePart(self, scenario, options, sink)

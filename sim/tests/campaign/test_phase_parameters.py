@@ -72,6 +72,7 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
         "readiness-period": "../operator/op-scale", "operator-requeue": "../operator/op-scale",
         "operator-lease": "../operator/op-operator-killed", "backfill-interval": "x62-slurmd-crash-main",
         "resolver-timeout": "x88-dns-outage", "restart-back-off": "x62-crash-loop",
+        "batch-sched-delay": "x87-array-memory",
         "slurm-list-period": "x42-drain-busy", "slurm-client-look": "x48-ghost",
     }  # fmt: skip
     scenario = load_scenario(FAULTS / f"{where[rule]}.yaml")
