@@ -325,6 +325,17 @@ def test_the_manifest_tells_the_size_of_all_clusters_and_the_dispatchers_latenes
     assert both.environment["host"]["cpus"] >= 1
 
 
+def test_a_run_goes_on_until_its_users_own_jobs_have_come(tmp_path: Path) -> None:
+    """All that the observer knows has ended, and one is still to be submitted."""
+    lines = [{"what": "job", "name": "1", "state": "COMPLETED"}, {"what": "job", "name": "2", "state": "COMPLETED"},
+             {"what": "action", "action": {"do": "submit"}}]  # fmt: skip
+    (tmp_path / "observer.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    one: Any = SimpleNamespace(jobs=[1], deployed=SimpleNamespace(evidence=tmp_path))
+    assert several.Member.over.__get__(one)
+    one.jobs.append(2)
+    assert not several.Member.over.__get__(one)
+
+
 def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
     """With its words."""
 

@@ -71,8 +71,8 @@ class Member:
 
     @property
     def over(self) -> bool:
-        """No job that its observer knows is still to end."""
-        return runner.jobs_over(deploy.notes(self.deployed.evidence), 0)
+        """Its users' jobs were submitted, and no job that its observer knows is still to end."""
+        return runner.jobs_over(deploy.notes(self.deployed.evidence), len(self.jobs))
 
 
 def check_several(scenario: Scenario) -> None:
