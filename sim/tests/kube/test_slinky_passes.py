@@ -1,0 +1,59 @@
+"""Passes of the Slinky operator hang, and see old jobs, where the recordings' own times say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.worlds.start_times import StartTimes
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
+
+
+def recorded(slurmctld: float, slurmd: float, rest: float, made: float, *faults: float) -> StartTimes:
+    """In seconds: slurmctld and slurmd serve, the RestApi object and the first worker's pod are seen, faults come."""
+    slurmctld_ns, slurmd_ns, rest_ns, made_ns, *fault_ns = (
+        round(at * SECOND) for at in (slurmctld, slurmd, rest, made, *faults)
+    )
+    return StartTimes(
+        slurmctld_ns=slurmctld_ns, slurmd_ns=slurmd_ns, rest_ns=rest_ns, made_ns=made_ns, fault_ns=tuple(fault_ns)
+    )
+
+
+def after_fault(name: str, times: StartTimes, kind: Kind, node: str) -> float | None:
+    """Seconds from the first fault to that of a node; None: never."""
+    run = run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, TwinOptions(keep=True, seed=1, times=times))
+    assert run.kept is not None
+    found = [row.t_ns for row in run.kept if row.kind is kind and row.node == node and row.t_ns >= times.fault_ns[0]]
+    return (found[0] - times.fault_ns[0]) / SECOND if found else None
+
+
+CASES = [
+    ("x34-stale-deadline", (-50.0, -12.98, -60.09, -44.06, 31.17), Kind.NODE_DRAINED, "w-1", None),
+    ("x34-stale-deadline", (-56.91, -10.84, -64.92, -33.88, 31.34), Kind.NODE_DRAINED, "w-1", 2.15),
+    ("x34-stale-deadline", (-56.91, -10.84, -64.92, -33.88, 31.34), Kind.NODE_RESUMED, "w-1", 37.3),
+    ("x42-drain-busy", (-23.45, -11.18, -29.91, -14.26, 20.84), Kind.NODE_DRAINED, "w-0", None),
+    ("x42-drain-busy", (-43.85, -11.46, -50.73, -34.58, 24.29), Kind.NODE_DRAINED, "w-0", 1.03),
+    ("x37-slinky", (-66.67, -10.86, -75.03, -14.43, 24.68), Kind.NODE_DRAINED, "w-1", 21.07),
+    ("x22-slinky", (-23.9, -11.47, -30.54, -14.41, 15.01, 19.07), Kind.NODE_DRAINED, "w-0", 23.3),
+]  # fmt: skip
+"""Scenario, times of a recording, what happened to which node, and how long after the fault there."""
+LOOKS_S = 3.2
+"""A look, a refresh and a lease's look that no row shows."""
+
+
+@pytest.mark.parametrize(("name", "times", "kind", "node", "recorded_s"), CASES)
+def test_a_pass_acts_when_it_did(
+    name: str, times: tuple[float, ...], kind: Kind, node: str, recorded_s: float | None
+) -> None:
+    """A node that was spared there is spared; one that was drained 21 s late is so late."""
+    found = after_fault(name, recorded(*times), kind, node)
+    if recorded_s is None:
+        assert found is None
+    else:
+        assert found == pytest.approx(recorded_s, abs=LOOKS_S)
