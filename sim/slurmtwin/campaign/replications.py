@@ -26,6 +26,7 @@ from slurmtwin.contract.events import Event
 from slurmtwin.contract.jobs import JobRequest, to_dict
 from slurmtwin.contract.manifest import Manifest, sha256_text
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.workload.resolve import resolve_jobs
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, drawn_durations, still_durations
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.start_times import StartTimes
@@ -181,7 +182,10 @@ def _prepare(batch: Batch) -> _Made:
     scenario = load_scenario(batch.scenario).of_version(batch.version)
     real = load_run(batch.recording)
     times = start_times(real.manifest, scenario, list(real.rows()))
-    return _Made(batch.variant.of(scenario), times, recorded_jobs(batch.recording, batch.scenario))
+    changed = batch.variant.of(scenario)
+    if changed.scenario.workload != scenario.workload:  # a parameter of the workload: the recorded jobs lack it
+        return _Made(changed, times, list(resolve_jobs(changed.scenario, batch.scenario.parent)))
+    return _Made(changed, times, recorded_jobs(batch.recording, batch.scenario))
 
 
 # kept results

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from slurmtwin.campaign.parameters import change
-from slurmtwin.campaign.replications import Replication, run_twin
+from slurmtwin.campaign.replications import Batch, Replication, Variant, run_batch, run_twin
+from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.phases import Phase
 from slurmtwin.contract.pod_durations import RULES
 from slurmtwin.contract.scenario import Scenario, load_scenario
@@ -82,3 +83,20 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
         for factor in (0.5, 2.0)
     ]  # fmt: skip
     assert [(row.t_ns, row.kind) for row in runs[0]] != [(row.t_ns, row.kind) for row in runs[1]]
+
+
+def test_a_parameter_of_the_workload_reaches_recorded_jobs() -> None:
+    """The jobs that a recording keeps lack it: half a run would else be judged as a whole one, and no phase could tell."""
+    scenario = FAULTS.parent / "clusters" / "x84-filled-behind-its-back.yaml"
+    recording = Path("scenarios/recordings/x84-filled-behind-its-back/26.05/pods/1")
+
+    def first_waits_ns(variant: Variant) -> int:
+        one = Batch(
+            scenario=scenario, version="26.05", recording=recording, variant=variant, first=0, count=1, seed=1,
+            world=run_twin,
+        )  # fmt: skip
+        (start, end) = run_batch(one)[0, 0]
+        return int(end - start)
+
+    whole = first_waits_ns(Variant())
+    assert first_waits_ns(Variant("workload.jobs.0.run", 0.5)) == whole - 25 * SECOND
