@@ -24,7 +24,7 @@ else:
 
 
 def changed(record: Record, **values: Any) -> Record:
-    """A copy with other values: dataclasses.replace() of a record with slots and without derived fields."""
+    """A copy with other values: dataclasses.replace() of a record without derived fields."""
     kind = type(record)
     new: Record = (_COPIERS.get(kind) or _copier(kind))(record)
     for name, value in values.items():
@@ -36,11 +36,11 @@ _COPIERS: Final[dict[type, Callable[[Any], Any]]] = {}
 
 
 def _copier(kind: type) -> Callable[[Any], Any]:
-    """A function that copies the slots of one class, written out as dataclasses writes its methods."""
-    names: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined]
+    """A function that copies the fields of one class, written out as dataclasses writes its methods."""
+    names = [field.name for field in dataclasses.fields(kind)]
     lines = ["def copy(record):", "    new = empty(kind)", *(f"    new.{name} = record.{name}" for name in names)]
-    scope: dict[str, Any] = {"empty": object.__new__, "kind": kind}
-    exec("\n".join([*lines, "    return new"]), scope)  # noqa: S102  names of slots alone are in it
+    scope: dict[str, Any] = {"empty": kind.__new__, "kind": kind}
+    exec("\n".join([*lines, "    return new"]), scope)  # noqa: S102  names of fields alone are in it
     _COPIERS[kind] = scope["copy"]
     return _COPIERS[kind]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.adapters.slurm_port import Started
 from slurmtwin.contract.events import Kind
@@ -18,6 +18,8 @@ from slurmtwin.models.slurmctld.node_words import ListedNodes, node_state
 from slurmtwin.models.slurmctld.states import JobState, NodeBase
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurmctld.changes import Changes
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
@@ -40,22 +42,27 @@ class ObservedSink(EventSink):
     recorded: Callable[[int, str], None] | None = None
     """Told of each record of a job that slurmctld has for slurmdbd."""
 
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
+    def __init__(self, run_id: str, world: str, write_to: Path | None = None, keep: bool = False) -> None:
+        super().__init__(run_id, world, write_to, keep)
         self.slurmd_started_ns = Started()
         """Slurm node -> when its slurmd last started."""
 
-    def emit(self, t_ns: int, kind: Kind, actor: str, *more: Any, **named: Any) -> None:
+    def emit(
+        self, t_ns: int, kind: Kind, actor: str, job_id: int | None = None, node: str | None = None,
+        value: int | None = None, unit: str | None = None, detail: str | None = None, cause_seq: int | None = None,
+    ) -> None:  # fmt: skip
         """As EventSink.emit(); rows of Slurm's daemons are told."""
-        super().emit(t_ns, kind, actor, *more, **named)
+        super().emit(t_ns, kind, actor, job_id, node, value, unit, detail, cause_seq)
         if kind is Kind.SLURMD_STARTED:
-            self.slurmd_started_ns.note(expand(more[1]), t_ns)
+            assert node is not None
+            self.slurmd_started_ns.note(expand(node), t_ns)
             if self.slurmd_starts is not None:
-                self.slurmd_starts(more[1])
-        if kind is Kind.SLURMCTLD_TOOK_OVER:
-            super().emit(t_ns, Kind.SLURMCTLD_STARTED, actor, *more, **named)  # its log says both
+                self.slurmd_starts(node)
+        if kind is Kind.SLURMCTLD_TOOK_OVER:  # its log says both
+            super().emit(t_ns, Kind.SLURMCTLD_STARTED, actor, job_id, node, value, unit, detail, cause_seq)
         if self.recorded is not None and kind in _RECORDED:
-            self.recorded(more[0], _RECORDED[kind])
+            assert job_id is not None
+            self.recorded(job_id, _RECORDED[kind])
         if self.looked is not None and kind in _LOOKED_AT:
             self.looked()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.jobs import JobRequest
@@ -46,10 +46,14 @@ class ExternalJob:
     """Those that it has, or had."""
 
 
-@dataclass(slots=True)
-class _Call(Generic[Answer]):
-    act: Callable[[Slurmctld], Answer]
-    done: Callable[[Answer | None], None]
+class _Call:
+    """One request."""
+
+    __slots__ = ("act", "done")
+
+    def __init__(self, act: Callable[[Slurmctld], Any], done: Callable[[Any], None]) -> None:
+        self.act = act
+        self.done = done
 
 
 class BridgeRest:
@@ -76,7 +80,7 @@ class BridgeRest:
             wait_ns += self.costs.job_ns * len(ctld.jobs)
         clock.call_in(wait_ns, self._arrive, _Call(act, done))
 
-    def _arrive(self, call: _Call[Answer]) -> None:
+    def _arrive(self, call: _Call) -> None:
         ctld = self._cluster.ctld
         call.done(call.act(ctld) if ctld is not None and self._serves() else None)
 

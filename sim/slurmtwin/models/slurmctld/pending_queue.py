@@ -105,7 +105,7 @@ class PendingQueue:
         self._records: dict[int, list[QueueRecord]] = {}
         self._later: list[tuple[int, int, Job]] = []
         self._waiting: dict[int, Job] = {}
-        self._volatile: dict[int, Job] = {}
+        self._fleeting: dict[int, Job] = {}
         self._walking = False
         self._removed: list[QueueRecord] = []
         self._part_update_s = 0
@@ -140,7 +140,7 @@ class PendingQueue:
         if records is None:
             return
         self._waiting.pop(number, None)
-        self._volatile.pop(number, None)
+        self._fleeting.pop(number, None)
         self._take_out(job, records)
 
     def _take_out(self, job: Job, records: list[QueueRecord]) -> None:
@@ -186,7 +186,7 @@ class PendingQueue:
                 self._waiting[job.slurm_id] = job
             return False
         if job.dependency or job.reservation or job.array_max:
-            self._volatile[job.slurm_id] = job
+            self._fleeting[job.slurm_id] = job
         return True
 
     def independent(self, job: Job, now_s: int) -> bool:
@@ -287,8 +287,8 @@ class PendingQueue:
                 del self._waiting[job.slurm_id]
                 if job.state is JobState.PENDING and self._runnable(job, now_s):
                     self._make_records(job)
-        if self._volatile:
-            for job in list(self._volatile.values()):
+        if self._fleeting:
+            for job in list(self._fleeting.values()):
                 if not self.independent(job, now_s):
                     self.add(job, now_s)
 
