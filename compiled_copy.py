@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A copy of the packages whose hot modules are compiled by mypyc: `python compiled_copy.py FOLDER`.
 
-Runs in pods spend their time in hundreds of small functions: compiled ones cost two thirds. The copy gives the same events
-(`sim/tests/worlds/test_compiled_copy.py` plays every fault scenario in both); it is used by its path:
+Runs in pods spend their time in hundreds of small functions: compiled ones cost two thirds. The copy gives the same
+events (`sim/tests/worlds/test_compiled_copy.py` plays every fault scenario in both); it is used by its path:
 `PYTHONPATH=FOLDER/sim:FOLDER/reports:FOLDER/e2e:FOLDER/reference_impl slurmtwin run ...`. Sources stay as they are, and
 nothing compiled lies beside them, so a changed source can never be hidden by an old build.
 
