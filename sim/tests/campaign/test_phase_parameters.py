@@ -86,7 +86,7 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
 
 
 def test_a_parameter_of_the_workload_reaches_recorded_jobs() -> None:
-    """The jobs that a recording keeps lack it: half a run would else be judged as a whole one, and no phase could tell."""
+    """The jobs that a recording keeps lack it: half a run would be judged as a whole one."""
     scenario = FAULTS.parent / "clusters" / "x84-filled-behind-its-back.yaml"
     recording = Path("scenarios/recordings/x84-filled-behind-its-back/26.05/pods/1")
 
