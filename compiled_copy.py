@@ -6,7 +6,7 @@ events (`sim/tests/worlds/test_compiled_copy.py` plays every fault scenario in b
 `PYTHONPATH=FOLDER/sim:FOLDER/reports:FOLDER/e2e:FOLDER/reference_impl slurmtwin run ...`. Sources stay as they are, and
 nothing compiled lies beside them, so a changed source can never be hidden by an old build.
 
-Needs mypy (the dependency group lint), setuptools and a C compiler; takes two minutes of CPU time.
+Needs mypy, setuptools (both are locked) and a C compiler; takes two minutes of CPU time. `nox -s compiled` does it.
 """
 
 from __future__ import annotations

@@ -86,6 +86,16 @@ def bench(session: nox.Session) -> None:
     session.run("pytest", "-q", "-p", "no:xdist", "-m", "bench", "--benchmark-only", *session.posargs)
 
 
+@nox.session(python="3.11", default=False)
+def compiled(session: nox.Session) -> None:
+    """A copy with hot modules compiled by mypyc gives the events of the sources (needs a C compiler; 5 min)."""
+    install(session)
+    copy = str(Path(session.create_tmp()).resolve() / "copy")
+    session.run("python", "compiled_copy.py", copy)
+    tests = "sim/tests/worlds/test_compiled_copy.py"
+    session.run("python", "-m", "pytest", "-q", "-p", "no:xdist", tests, env={"SLURMTWIN_COMPILED": copy})
+
+
 @nox.session(python=PYTHONS, default=False)
 def determinism(session: nox.Session) -> None:
     """Same event hash over hash seeds and worker counts, on this Python."""
@@ -144,7 +154,7 @@ def lock(session: nox.Session) -> None:
     wanted = list(project["project"]["dependencies"])
     for name, packages in sorted(project["project"]["optional-dependencies"].items()):
         wanted += packages if name != "all" else []
-    for group in ("test", "lint"):
+    for group in ("test", "lint", "compile"):
         wanted += project["dependency-groups"][group]
     wanted += ["nox>=2025.5.1", "hatchling>=1.25", "editables>=0.5"]
     source = Path(session.create_tmp()) / "requirements.in"
