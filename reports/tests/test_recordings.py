@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmtwin.contract.scenario import load_scenario
 from slurmtwin_reports.checks import run_checks
 from slurmtwin_reports.load import load_run
 from slurmtwin_reports.verdict import FINDINGS
@@ -20,8 +21,15 @@ def test_a_recording_breaks_no_property(scenario: str) -> None:
     """Every repetition of every version loads, and no check finds anything against it."""
     folders = sorted(p.parent for p in (RECORDINGS / scenario).rglob("manifest.json"))
     assert folders
+    said = claimed(scenario)
     found = [v for folder in folders for v in run_checks(load_run(folder)) if v.outcome in FINDINGS]
-    assert [f"{v.version} {v.subject}: {v.reason}" for v in found] == []
+    assert [f"{v.version} {v.subject}: {v.reason}" for v in found if not said or v.subject in said] == []
+
+
+def claimed(scenario: str) -> set[str]:
+    """The properties that its file names today, with the reason for those left out; none: all of them."""
+    path = RECORDINGS.parent / "faults" / f"{scenario}.yaml"
+    return set(load_scenario(path).expect.properties) if path.is_file() else set()
 
 
 def test_recordings_are_shipped() -> None:
