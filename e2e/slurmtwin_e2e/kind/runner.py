@@ -26,7 +26,7 @@ from slurmtwin_e2e.kind import deploy, operated
 from slurmtwin_e2e.kind.api import Api
 from slurmtwin_e2e.kind.beside import Beside
 from slurmtwin_e2e.kind.cluster import Cluster
-from slurmtwin_e2e.kind.collect import clocks, evidence, leaks, metrics, pinning, table
+from slurmtwin_e2e.kind.collect import clocks, evidence, kubelet_log, leaks, metrics, pinning, table
 from slurmtwin_e2e.kind.collect.collector import Collector
 from slurmtwin_e2e.kind.collect.informer import Change
 from slurmtwin_e2e.kind.collect.kube_rows import KubeRows
@@ -185,7 +185,7 @@ def run_once(
         skip = next((s.node or "" for s in faults.steps if s.node in cluster.nodes), "")
         delay = clocks.watch_delay_ns(changes, skip)
         steps = sorted(faults.steps, key=lambda step: step.before_ns)
-        looked = [*pinned, *sampled]
+        looked = [*pinned, *sampled, *kubelets_told(tools, steps, offsets)]
         rows, holes = run_rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, looked)
         spoilt, errors = shortcomings(rows, steps, [deployed.files], holes)
         if keep is not None:
@@ -270,6 +270,18 @@ def pinned_now(tools: Reach) -> list[Event]:
                 continue
         out += pinning.rows(tools.shell(node), pods)
     return out
+
+
+def kubelets_told(tools: Reach, steps: Sequence[Step], offsets: Sequence[clocks.Offset]) -> list[Event]:
+    """Relists around the faults and syncs of this run's pods, as the workers' kubelets logged them."""
+    deployed = tools.deployed
+    faults_ns = [step.before_ns for step in steps if step.what == "injected"]
+    errors = {offset.source: abs(offset.value_ns) + offset.error_ns for offset in offsets}
+    return [
+        row
+        for node in tools.cluster.workers
+        for row in kubelet_log.rows(tools.shell(node), deployed.namespace, deployed.began_ns, faults_ns, errors[node])
+    ]
 
 
 def run_rows(

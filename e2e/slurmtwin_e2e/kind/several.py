@@ -216,7 +216,7 @@ def _collect(one: Member, notes: Sequence[dict[str, Any]], zero_ns: int, end_ns:
     steps = sorted(one.faults.steps, key=lambda step: step.before_ns)
     one.rows, one.holes = runner.run_rows(
         one.scenario, one.deployed, steps, changes, zero_ns, end_ns, why, one.delay_ns[0], one.offsets,
-        [*one.pinned, *sampled],
+        [*one.pinned, *sampled, *runner.kubelets_told(one.tools, steps, one.offsets)],
     )  # fmt: skip
 
 

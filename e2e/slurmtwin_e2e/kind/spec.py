@@ -12,6 +12,7 @@ from typing import Any, Final
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster, NodeGroup
 from slurmtwin.contract.quantity import quantity_bytes
+from slurmtwin_e2e.kind.collect import kubelet_log
 from slurmtwin_e2e.kind.host import Capacity
 from slurmtwin_e2e.kind.pins import pins
 
@@ -135,7 +136,8 @@ def exclusive_cpus(kubelet: Kubelet, capacity: Capacity) -> int:
 
 def kubelet_patch(kubelet: Kubelet) -> dict[str, Any]:
     """The KubeletConfiguration fields of one node, merged over the cluster's by kubeadm."""
-    out: dict[str, Any] = {"maxPods": kubelet.max_pods, **kubelet.options}
+    told = [{"filePattern": pattern, "verbosity": level} for pattern, level in kubelet_log.VMODULE.items()]
+    out: dict[str, Any] = {"maxPods": kubelet.max_pods, "logging": {"vmodule": told}, **kubelet.options}
     if kubelet.cpu_manager != "none":
         out["cpuManagerPolicy"] = kubelet.cpu_manager
     if kubelet.topology_manager != "none":

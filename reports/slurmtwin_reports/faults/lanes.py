@@ -18,7 +18,10 @@ _BY_SUBJECT: Final = {
     "kube_node": 0, "pod": 1, "claim": 1, "object": 1, "action": 1, "container": 2, "slurmctld": 3, "slurmdbd": 3,
     "sched": 3, "node": 4, "slurmd": 5, "script": 5, "job": 6, "client": 7,
 }  # fmt: skip
-_LEFT_OUT: Final = ("kube.event", "clock.measured", "container.pinned", "node.state", "job.state", "job.pending")
+_LEFT_OUT: Final = (
+    "kube.event", "kubelet.relisted", "pod.synced", "clock.measured", "container.pinned", "node.state", "job.state",
+    "job.pending",
+)  # fmt: skip
 _QUIET: Final = ("lease.renewed", "sched.main_pass", "sched.backfill_cycle", "sched.priority_pass", "node.pinged",
                  "slurmctld.saved", "job.planned")  # fmt: skip
 _BAD: Final = (

@@ -107,6 +107,8 @@ class Kind(StrEnum):
     KUBE_NODE_CORDONED = "kube_node.cordoned"
     KUBE_NODE_UNCORDONED = "kube_node.uncordoned"
     LEASE_RENEWED = "lease.renewed"  # the kubelet's lease of a node
+    KUBELET_RELISTED = "kubelet.relisted"  # it looked at its containers; rows around faults only
+    POD_SYNCED = "pod.synced"  # the kubelet began a sync of the pod; detail.pod
     CLAIM_BOUND = "claim.bound"
     CLAIM_LOST = "claim.lost"
     KUBE_EVENT = "kube.event"  # detail.reason, about, message
