@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin.campaign.recordings import clock_lag_ns, kube_node, start_times
+from slurmtwin.campaign.recorded_starts import clock_lag_ns, kube_node
+from slurmtwin.campaign.recordings import start_times
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest

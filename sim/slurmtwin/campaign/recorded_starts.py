@@ -1,0 +1,159 @@
+"""What the rows of a recording say of starts: when daemons, jobs and faults came, and where timers stood.
+
+A timer's phase is read off the rows before the first fault; what comes after it is for the twin to find out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import Kind
+from slurmtwin.contract.scenario import Scenario
+from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
+from slurmtwin.worlds.start_times import StartTimes
+
+MOST_LAG_MS: Final = 8
+"""A coarse clock moves each 4 ms or oftener (the kernel's HZ), and the loop needs its own time."""
+
+
+class RecordedStarts:
+    """The starts of one cluster, gathered row by row in the order of the table."""
+
+    def __init__(self, epoch_ns: int, scenario: Scenario) -> None:
+        self._epoch_ns = epoch_ns
+        self._in_pods = scenario.pods is not None
+        self._keys = [
+            _fault_key({**fault.model_dump(mode="json", exclude_defaults=True), "kind": fault.kind})
+            for fault in scenario.faults
+        ]
+        self._submits: dict[int, int] = {}
+        self._injected: dict[str, int] = {}
+        self._controllers: list[int] = []
+        self._slurmds: list[int] = []
+        self._firsts: dict[str, int] = {}
+        """Field of StartTimes -> the first sight of something, the smallest time of its rows."""
+        self._leases: dict[str, int] = {}
+        self._pods: dict[str, str] = {}
+        self._pings: list[tuple[int, str]] = []
+        self._stood: dict[str, int] = {}
+        """Field of StartTimes -> when something with a period came last."""
+        self._looks: list[int] = []
+
+    def take(self, row: Any) -> None:
+        """The next row: contract.events' columns are its attributes."""
+        kind = row.kind
+        if self._in_pods:
+            self._take_loop(row)
+        if not self._injected:
+            self._take_before(row)
+        if kind == Kind.JOB_SUBMITTED and row.job_id is not None:
+            self._submits.setdefault(int(row.job_id), int(row.t_ns))
+        elif kind == Kind.FAULT_INJECTED and row.actor == "fault":
+            self._injected.setdefault(_fault_key(json.loads(row.detail)["fault"]), int(row.t_ns))
+        elif kind == Kind.SLURMCTLD_STARTED:
+            self._controllers.append(int(row.t_ns))
+        elif kind == Kind.SLURMD_STARTED and row.t_ns <= 0:
+            self._slurmds.append(int(row.t_ns))
+
+    def _take_loop(self, row: Any) -> None:
+        """What slurmctld's loop shows of itself, in pods: its looks, pings, passes and cycles."""
+        kind, at_ns = row.kind, int(row.t_ns)
+        if kind == Kind.NODE_PINGED and row.value:
+            self._looks.append(at_ns)
+        if self._injected:
+            return
+        if kind == Kind.NODE_PINGED and _is_ping(row):
+            self._pings.append((at_ns, str(row.node)))
+        if kind in (Kind.SCHED_MAIN_PASS, Kind.NODE_PINGED):
+            self._stood["look_ns"] = at_ns
+        if kind == Kind.SCHED_BACKFILL_CYCLE:
+            self._stood["cycle_ns"] = at_ns
+        elif kind == Kind.SCHED_MAIN_PASS and json.loads(row.detail).get("depth") == "full":
+            self._stood["full_pass_ns"] = at_ns
+
+    def _take_before(self, row: Any) -> None:
+        """What Kubernetes shows before the first fault: leases, places of pods, first sights of an operator's."""
+        kind, at_ns = row.kind, int(row.t_ns)
+        if row.node and kind == Kind.LEASE_RENEWED:
+            self._leases[kube_node(row.node)] = at_ns
+        elif kind == Kind.POD_CREATED and row.actor == "apiserver":
+            if json.loads(row.detail).get("app") == "slurmd":
+                self._first("workers_ns", at_ns)
+        elif kind in (Kind.POD_CREATED, Kind.OBJECT_CHANGED) and row.actor == "collector":
+            seen = json.loads(row.detail)
+            if seen.get("resource") == "RestApi" or seen.get("app") == "slurmrestd":
+                self._first("rest_ns", at_ns)
+            elif seen.get("app") == "slurmd":
+                self._first("made_ns", at_ns)
+        elif row.node and kind == Kind.POD_SCHEDULED:
+            self._pods[_pod_name(json.loads(row.detail))] = kube_node(row.node)
+
+    def _first(self, field: str, at_ns: int) -> None:
+        self._firsts[field] = min(at_ns, self._firsts.get(field, at_ns))
+
+    def times(self) -> StartTimes:
+        """All of it. Raises InputError when no slurmctld started, or one of the scenario's faults was not injected."""
+        if not self._controllers:
+            raise InputError("the recording does not say when slurmctld started")
+        missing = [key for key in self._keys if key not in self._injected]
+        if missing:
+            raise InputError(f"the recording does not say when a fault was injected: {missing[0]}")
+        slurmds = sorted(self._slurmds)
+        firsts, stood = self._firsts, self._stood if self._keys else {}
+        return StartTimes(
+            epoch_ns=self._epoch_ns,
+            slurmctld_ns=self._controllers[0],
+            slurmd_ns=slurmds[len(slurmds) // 2] if slurmds else self._controllers[0],
+            workers_ns=firsts.get("workers_ns"),
+            rest_ns=firsts.get("rest_ns"),
+            made_ns=firsts.get("made_ns"),
+            submit_ns=self._submits,
+            fault_ns=tuple(self._injected[key] for key in self._keys),
+            lease_ns=self._leases,
+            full_pass_ns=stood.get("full_pass_ns"),
+            cycle_ns=stood.get("cycle_ns"),
+            look_ns=stood.get("look_ns"),
+            clock_lag_ns=clock_lag_ns(self._looks, self._epoch_ns),
+            pod_node=self._pods,
+            pings=tuple(self._pings),
+        )
+
+
+def clock_lag_ns(looks_ns: Iterable[int], epoch_ns: int) -> int:
+    """How far time(NULL) was behind: the most frequent time behind a whole second at which ticks come, in whole ms.
+
+    Ticks that are seen in their own second come right behind the lag, those seen a second late within 1 ms (24.11 on).
+    It is the host's, not the run's: 5 ms on one day and 1 ms on another. Without such ticks CAUGHT_UP_NS.
+    """
+    counted = Counter(round((at + epoch_ns) % SECOND / MS) for at in looks_ns)
+    behind = {ms: count for ms, count in counted.items() if 1 <= ms <= MOST_LAG_MS}
+    return min(behind, key=lambda ms: (-behind[ms], ms)) * MS if behind else CAUGHT_UP_NS
+
+
+def _is_ping(row: Any) -> bool:
+    """A tick asked nodes that answer, and not to register."""
+    return bool(row.value) and json.loads(row.detail).get("purpose") == "ping"
+
+
+def kube_node(name: str) -> str:
+    """The name of a cluster's node in scenarios: kind's CLUSTER-worker, CLUSTER-worker2 are worker1, worker2."""
+    if name.endswith("-control-plane"):
+        return "control-plane"
+    _, worker, number = name.rpartition("worker")
+    return f"worker{number or 1}" if worker else name
+
+
+def _pod_name(detail: dict[str, Any]) -> str:
+    """NAME of a pod with a name of its own; of a Deployment's pod, whose name is drawn, its app."""
+    name = str(detail.get("pod", "")).rpartition("/")[2]
+    last = name.rpartition("-")[2]
+    return name if last.isdigit() else str(detail.get("app", name))
+
+
+def _fault_key(fault: dict[str, Any]) -> str:
+    return json.dumps(fault, sort_keys=True)
