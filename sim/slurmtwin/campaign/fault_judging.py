@@ -30,7 +30,7 @@ from slurmtwin.campaign.replications import (
     run_twin,
 )
 from slurmtwin.contract.errors import InputError
-from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, calibrated_on
 from slurmtwin.worlds.twin import not_modelled
@@ -100,10 +100,12 @@ class FaultOptions:
     anew: bool = False
     """Make all of them, kept or not."""
     progress: Progress | None = None
+    since_ns: int = 0
+    """Judge phases by the recordings whose time zero is not before this (unix ns)."""
 
 
-def find_fault_groups(paths: Sequence[Path], recordings: Path = RECORDINGS) -> list[FaultGroup]:
-    """The recordings in pods of these scenario files. Raises InputError for a broken file."""
+def find_fault_groups(paths: Sequence[Path], recordings: Path = RECORDINGS, since_ns: int = 0) -> list[FaultGroup]:
+    """The recordings in pods of these scenario files, where one is not older. Raises InputError for a broken file."""
     out = []
     for path in paths:
         scenario = load_scenario(path)
@@ -111,7 +113,7 @@ def find_fault_groups(paths: Sequence[Path], recordings: Path = RECORDINGS) -> l
             continue
         for pods in sorted((recordings / scenario.name).glob("*/pods")):
             folders = tuple(sorted(p.parent for p in pods.glob("*/manifest.json")))
-            if folders:
+            if any(_zero_ns(read_manifest(folder)) >= since_ns for folder in folders):
                 version = pods.parent.name
                 out.append(FaultGroup(path, scenario.of_version(version), version, folders))
     return out
@@ -135,7 +137,7 @@ def judge_faults(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Se
         for one in new:
             one.keep()
     ready = [one for one in todo if one.times]
-    judged = run_tasks(judge_times, [one.to_judge() for one in ready], options.workers)
+    judged = run_tasks(judge_times, [one.to_judge(one.recent) for one in ready], options.workers)
     for one, verdicts in zip(ready, judged, strict=True):
         one.verdicts = verdicts
     return [one.section() for one in judging]
@@ -170,6 +172,8 @@ class _Group:
         self.verdicts: list[PhaseVerdict] = []
         self.twins: list[tuple[Manifest | None, Sequence[Event]]] = []
         self.why_not, self.judgeable = self._why_not()
+        self.recent = [place for place in self._places if _zero_ns(self.reals[place].manifest) >= options.since_ns]
+        """Places of the recordings that its phases are judged by."""
 
     @property
     def compared(self) -> bool:
@@ -247,14 +251,14 @@ class _Group:
         """One batch of one recording, in the order of the batches."""
         self.times.setdefault((variant, place), []).append(times)
 
-    def to_judge(self) -> ToJudge:
-        """What its verdicts are made of."""
+    def to_judge(self, places: Sequence[int]) -> ToJudge:
+        """What its verdicts by these recordings are made of."""
         phases = self.group.scenario.expect.phases
-        return ToJudge(phases, [self._repetition(place) for place in self._places], self.options.seed)
+        return ToJudge(phases, [self._repetition(place) for place in places], self.options.seed)
 
     def judge(self) -> None:
         """The verdicts from what has been made so far."""
-        self.verdicts = judge_times(self.to_judge())
+        self.verdicts = judge_times(self.to_judge(self._places))
 
     def _repetition(self, place: int) -> Repetition:
         import numpy as np
@@ -270,7 +274,7 @@ class _Group:
         real = self.reals[place]
         return Repetition(
             recorded=all_marks(real.rows(), self.group.scenario.expect.phases), changed=changed,
-            epoch_ns=int(real.manifest.parameters["epoch_ns"]), base=of(Variant(BASE)), still=of(Variant(STILL)),
+            epoch_ns=_zero_ns(real.manifest), base=of(Variant(BASE)), still=of(Variant(STILL)),
         )  # fmt: skip
 
     def wanted(self) -> list[Variant]:
@@ -335,6 +339,11 @@ class _Group:
         reason = f"{len(stale)} recordings were made of another cluster, workload or fault; record it again"
         found = broken("recording is of this scenario", [reason])
         return [found.about(self.group.scenario.name, self.group.version)]
+
+
+def _zero_ns(manifest: Manifest) -> int:
+    """Unix time of a recording's time zero."""
+    return int(manifest.parameters["epoch_ns"])
 
 
 def conditions(scenario: Scenario) -> Mapping[str, Any]:

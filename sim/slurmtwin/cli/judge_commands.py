@@ -6,6 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import click
 from slurmtwin.campaign.kept_replications import KEPT
 from slurmtwin.cli.file_commands import scenario_files
 from slurmtwin.cli.output import command, emit_json, json_text, say
+from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import ExitCode, InputError, ModelError
 from slurmtwin.contract.manifest import write_atomic
 from slurmtwin.contract.scenario import load_scenario
@@ -110,13 +112,15 @@ def _not_held_against_twin(groups: Sequence[FaultGroup], sections: Sequence[Sect
 @click.option("--anew", is_flag=True, help="With --replicate: make all of them, kept or not.")
 @click.option("--kept", default=str(KEPT), show_default=True, metavar="FOLDER", help="Where replications are kept.")
 @click.option("--cache", metavar="FOLDER", help="Batches that are being made [default: the user's cache folder].")
+@click.option("--recorded-since", "since", type=click.DateTime(("%Y-%m-%dT%H:%M",)), help="Judge only fault "
+              "scenarios, by the recordings made since then (UTC): a fresh set.")  # fmt: skip
 @click.option("--live", is_flag=True, help="Run real Slurm now, once for each scenario and in its version, instead of "
               "reading recordings. Needs Docker and PATHs.")  # fmt: skip
 @command("check")
 def check(
     paths: tuple[str, ...], html: str | None, junitxml: str | None, verdicts: str | None, known: str,
     recordings: str, seed: int, workers: int, out: str | None, every: bool, live: bool, plans: bool,
-    core: str, replicate: bool, anew: bool, kept: str, cache: str | None, as_json: bool,
+    core: str, replicate: bool, anew: bool, kept: str, cache: str | None, since: datetime | None, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Judge scenarios (files or folders; default: all shipped) in the twin, beside their recordings."""
     if plans:
@@ -145,27 +149,29 @@ def check(
         root = _recorded_now(paths, Path(out or scratch) / "real") if live else Path(recordings)
         kind_only: list[Path] = []
         files = scenario_files(paths, "scenarios")
-        groups = find_fault_groups(files, root)
+        since_ns = 0 if since is None else int(since.replace(tzinfo=UTC).timestamp()) * SECOND
+        groups = find_fault_groups(files, root, since_ns)
         files = [path for path in files if path not in {group.path for group in groups}]
         if not paths:
             files, kind_only = comparable(files)
             if kind_only:
                 say(f"{len(kind_only)} scenarios of a Kubernetes cluster are for --world kind: nothing to compare here")
-        cases = find_cases(files, root)
+        cases = [] if since else find_cases(files, root)
         advance, close = _progress("running the twin")
         try:
             sections = judge_cases(cases, Path(out or scratch), seed, workers, advance)
             folder = Path(cache) if cache else default_cache()
             how = FaultOptions(
-                seed=seed, workers=workers, cache=folder, kept=Path(kept), make=replicate, anew=anew, progress=advance
-            )
+                seed=seed, workers=workers, cache=folder, kept=Path(kept), make=replicate, anew=anew, progress=advance,
+                since_ns=since_ns,
+            )  # fmt: skip
             faults = judge_faults(groups, how)
         finally:
             close()
         prune(folder)
         kind_only += _not_held_against_twin(groups, faults)
         sections += faults
-        report = make_report("slurmtwin check", sections, accepted, complete=not paths)
+        report = make_report("slurmtwin check", sections, accepted, complete=not paths and since is None)
         if html and not paths:
             report.coverage = load_coverage()
         code = exit_code(report.verdicts)

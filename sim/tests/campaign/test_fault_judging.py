@@ -14,7 +14,7 @@ from slurmtwin.campaign.fault_judging import OWN_PARTITION, FaultOptions, condit
 from slurmtwin.campaign.kept_replications import Table, read_table, write_table
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.replications import Replication, Variant, batches, design_text, prune, run_batch
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import HOUR, SECOND
 from slurmtwin.contract.errors import ExitCode, InputError, UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
@@ -116,6 +116,17 @@ def test_a_twin_that_is_right_agrees_where_its_parameter_shows(folder: Path) -> 
     assert [run.name for run in section.fault.runs] == ["twin", "real 1", "real 2", "real 3", "real 4"]
     assert section.fault.verdicts[0].sharp is True
     assert {v.world for v in section.verdicts if v.outcome is Outcome.HOLDS and v.world} == {"twin", "kind"}
+
+
+def test_a_fresh_set_is_judged_by_its_own_recordings(folder: Path) -> None:
+    """Of four recordings two are fresh: too few, and a group without any is left out."""
+    for place in (3, 4):
+        path = folder / "recordings" / "case" / "26.05" / "pods" / str(place) / "manifest.json"
+        path.write_text(path.read_text().replace('"epoch_ns": 0', f'"epoch_ns": {place * HOUR}'))
+    section = judged(folder, since_ns=3 * HOUR)
+    found = next(v for v in section.verdicts if v.subject == "phase eviction")
+    assert (found.outcome, "2 repetitions" in found.reason) == (Outcome.UNKNOWN, True)
+    assert not find_fault_groups([folder / "case.yaml"], folder / "recordings", 5 * HOUR)
 
 
 def test_a_twin_that_is_wrong_differs(folder: Path) -> None:
