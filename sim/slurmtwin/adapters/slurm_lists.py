@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-CHECK_NS: Final = 1_000_000_000
-PERIOD_NS: Final = 30_000_000_000
+from slurmtwin.contract.clock import SECOND
+
+CHECK_NS: Final = SECOND
+PERIOD_NS: Final = 30 * SECOND
 """Lists are asked for in batches of 1 s and each 30 s; who waits looks each second."""
 NEVER_NS: Final = 1 << 62
 
@@ -41,9 +43,24 @@ class ClientLists:
         if times.asked_ns is not None:
             self.asked(times.asked_ns)
 
+    @property
+    def running(self) -> bool:
+        """The informers of jobs and nodes run, or are about to."""
+        return self.runs_ns != NEVER_NS
+
+    @property
+    def check_ns(self) -> int:
+        """Who waits for a list looks so often."""
+        return self._times.check_ns
+
+    @property
+    def period_ns(self) -> int:
+        """An informer lists so often."""
+        return self._times.period_ns
+
     def asked(self, now_ns: int) -> bool:
         """Somebody asks for jobs; True: for the first time. The client's next look starts the informer."""
-        if self.runs_ns != NEVER_NS:
+        if self.running:
             return False
         began_ns, period_ns = self._times.began_ns, self._times.period_ns
         self.runs_ns = began_ns + max(1, -((began_ns - now_ns) // period_ns)) * period_ns

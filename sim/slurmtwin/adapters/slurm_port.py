@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.adapters.slurm_lists import NEVER_NS, ClientLists, ListTimes
+from slurmtwin.adapters.slurm_lists import ClientLists
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
 from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
@@ -46,7 +46,7 @@ def _record(
 class Informing:
     """How a client of slurm-client works: its timers, and what is drawn."""
 
-    times: ListTimes
+    lists: ClientLists
     batch: Callable[[], int]
     """From a refresh to the batch that makes it."""
     change: Callable[[], int] = lambda: ANSWER_NS
@@ -90,12 +90,11 @@ class SlurmPort:
         """A client without an answer gives up after so long; 0: it waits for ever (a wedged pass)."""
         self._informing = informer
         """Where set, nodes, jobs and reservations are listed by informers of slurm-client."""
-        self._lists = ClientLists(informer.times) if informer is not None else None
         self._known_jobs: tuple[SlurmJob, ...] = ()
         """As the informer of jobs listed them last."""
         self._change_ns: Callable[[], int] = informer.change if informer is not None else lambda: ANSWER_NS
-        if self._lists is not None and self._lists.runs_ns != NEVER_NS:
-            self._arm()
+        if informer is not None and informer.lists.running:
+            self._arm(informer.lists)
         self._failed = False
         """The informer's last list failed: whoever asks is told so at once (informer.go hasSyncedList())."""
         self._last = Slurm("away", clock.now_ns)
@@ -126,28 +125,23 @@ class SlurmPort:
         service that was away.
         """
         lists, self._changes = 1 + self._changes, 0
-        if self._informing is None or self._direct() or self._last.answer != "fresh" or self._failed:
+        if self._informing is None or self._direct(self._informing) or self._last.answer != "fresh" or self._failed:
             done()
             return
-        lists_ns = sum(self._listed_after_ns() for _ in range(lists))
+        lists_ns = sum(_listed_after_ns(self._informing) for _ in range(lists))
         beside_ns = self._informing.writes() if lists > 1 else self._informing.reads()
         self._clock.call_in(lists_ns + beside_ns, lambda _: done())
 
-    def _direct(self) -> bool:
-        return self._lists is not None and self._lists.direct(self._clock.now_ns)
-
-    def _listed_after_ns(self) -> int:
-        """From a refresh to the look that finds it done."""
-        assert self._informing is not None
-        check_ns = self._informing.times.check_ns
-        return -(-(self._informing.batch() + ANSWER_NS) // check_ns) * check_ns
+    def _direct(self, informing: Informing) -> bool:
+        return informing.lists.direct(self._clock.now_ns)
 
     def ask(self, begun: Callable[[], None], done: Callable[[Slurm], None]) -> None:
         """Nodes as they are now, jobs as old as the cache allows (Slinky refreshes its list of nodes in each pass).
 
         begun: called when the pass looks at pods: at once, with slurm-client when it knows its reservation.
         """
-        wait_ns = 0 if self._lists is None else self._lists.reservations_wait_ns(self._clock.now_ns)
+        informing = self._informing
+        wait_ns = informing.lists.reservations_wait_ns(self._clock.now_ns) if informing is not None else 0
         if wait_ns and self._serves() != "absent":
             self._clock.call_in(wait_ns, self._refresh, (begun, done))
         else:
@@ -157,62 +151,60 @@ class SlurmPort:
         """The pass knows its reservation and wants nodes."""
         begun, done = order
         begun()
-        if self._informing is None:
+        informing = self._informing
+        if informing is None:
             self._clock.call_in(ANSWER_NS, self._answer, done)
             return
         if self._serves() == "absent":
             done(Slurm("absent", self._clock.now_ns))
             return
-        if self._direct():
+        if self._direct(informing):
             self._clock.call_in(ANSWER_NS, self._answer, done)
             return
-        listed_ns = self._informing.batch() + ANSWER_NS
+        listed_ns = informing.batch() + ANSWER_NS
         if self._failed:
-            self._clock.call_in(listed_ns, self._answer, self._informed)
+            self._clock.call_in(listed_ns, self._answer, partial(self._informed, informing))
             done(replace(self._last, answer="away"))
         else:
-            check_ns = self._informing.times.check_ns
+            check_ns = informing.lists.check_ns
             wait_ns = -(-listed_ns // check_ns) * check_ns - listed_ns
-            self._clock.call_in(listed_ns, self._answer, partial(self._checked, wait_ns, done))
+            self._clock.call_in(listed_ns, self._answer, partial(self._checked, informing, wait_ns, done))
 
-    def _informed(self, slurm: Slurm) -> None:
+    def _informed(self, informing: Informing, slurm: Slurm) -> None:
         """The informer's list is there, or has failed: each 30 s it lists anew, which matters after a failure."""
         if slurm.answer == "away" and not self._failed:
-            assert self._informing is not None
-            self._clock.call_in(self._informing.times.period_ns, self._list_again)
+            self._clock.call_in(informing.lists.period_ns, self._list_again, informing)
         self._failed = slurm.answer == "away"
 
-    def _list_again(self, _argument: object) -> None:
+    def _list_again(self, informing: Informing) -> None:
         if self._failed:
             self._failed = False
-            self._answer(self._informed)
+            self._answer(partial(self._informed, informing))
 
-    def _checked(self, wait_ns: int, done: Callable[[Slurm], None], slurm: Slurm) -> None:
+    def _checked(self, informing: Informing, wait_ns: int, done: Callable[[Slurm], None], slurm: Slurm) -> None:
         """Who waits looks at once and then each second."""
-        self._informed(slurm)
-        self._clock.call_in(wait_ns, self._with_jobs, (done, slurm))
+        self._informed(informing, slurm)
+        self._clock.call_in(wait_ns, self._with_jobs, (informing, done, slurm))
 
-    def _with_jobs(self, answer: tuple[Callable[[Slurm], None], Slurm]) -> None:
+    def _with_jobs(self, answer: tuple[Informing, Callable[[Slurm], None], Slurm]) -> None:
         """Nodes are there; the first list of jobs may not be."""
-        done, slurm = answer
-        assert self._lists is not None
-        wait_ns = self._lists.jobs_wait_ns(self._clock.now_ns) if slurm.answer == "fresh" else 0
+        informing, done, slurm = answer
+        wait_ns = informing.lists.jobs_wait_ns(self._clock.now_ns) if slurm.answer == "fresh" else 0
         if wait_ns:
             self._clock.call_in(wait_ns, self._with_jobs, answer)
         else:
             done(replace(slurm, jobs=self._known_jobs))
 
-    def _arm(self) -> None:
-        assert self._lists is not None
+    def _arm(self, lists: ClientLists) -> None:
         now_ns = self._clock.now_ns
-        self._clock.call_in(self._lists.next_list_ns(now_ns) - now_ns, self._list_jobs)
+        self._clock.call_in(lists.next_list_ns(now_ns) - now_ns, self._list_jobs, lists)
 
-    def _list_jobs(self, _argument: object) -> None:
+    def _list_jobs(self, lists: ClientLists) -> None:
         """A tick of the informer of jobs."""
         ctld = self._cluster.ctld
         if self._serves() == "fresh" and ctld is not None:
             self._known_jobs = self._jobs(ctld)
-        self._arm()
+        self._arm(lists)
 
     def _answer(self, done: Callable[[Slurm], None]) -> None:
         how = self._serves()
@@ -232,14 +224,15 @@ class SlurmPort:
 
     def _jobs_for(self, ctld: Slurmctld, now_ns: int) -> tuple[SlurmJob, ...]:
         """Jobs of this answer: new ones, or those of the last list."""
-        if self._lists is None:
+        if self._informing is None:
             if now_ns - self._asked_ns < self._cache_ns and self._last.answer == "fresh":
                 return self._last.jobs
             self._asked_ns = now_ns
             return self._jobs(ctld)
-        if self._lists.asked(now_ns):
-            self._arm()
-        return self._jobs(ctld) if self._lists.direct(now_ns) else self._known_jobs
+        lists = self._informing.lists
+        if lists.asked(now_ns):
+            self._arm(lists)
+        return self._jobs(ctld) if lists.direct(now_ns) else self._known_jobs
 
     def states(self) -> tuple[SlurmNode, ...]:
         """Nodes as the status at the end of a pass finds them."""
@@ -388,3 +381,9 @@ class SlurmPort:
             done(self._node(ctld, found) if found is not None and self._known(found) else None, True)
 
         self._clock.call_in(ANSWER_NS, answered)
+
+
+def _listed_after_ns(informing: Informing) -> int:
+    """From a refresh to the look that finds it done."""
+    check_ns = informing.lists.check_ns
+    return -(-(informing.batch() + ANSWER_NS) // check_ns) * check_ns

@@ -23,6 +23,7 @@ from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.engine.random_streams import generator
+from slurmtwin.models.slurmctld.background import steady
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_SCHEMA
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
 
 
 def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
-    if history.manifest.parameters.get("slurm_version", "22.05") != "22.05":  # its loop has no whole seconds
+    if steady(history.manifest.parameters.get("slurm_version", "22.05")):
         for row in rows:
             if row.kind == "job.started" and row.details.get("by") == "main":
                 seen.add("main-pass", run, *_behind_second(row, history.manifest.parameters["epoch_ns"]))

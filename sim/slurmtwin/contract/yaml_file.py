@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from slurmtwin.contract.errors import InputError, Where
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 Location = tuple[int | str, ...]
 Model = TypeVar("Model", bound=BaseModel)
@@ -81,7 +84,14 @@ def plain(value: Any) -> Any:
 
 def first_error(error: ValidationError) -> str:
     """`place: what is wrong there` of the first thing that is wrong."""
-    first = error.errors(include_url=False, include_context=False)[0]
+    return _said(_first(error))
+
+
+def _first(error: ValidationError) -> ErrorDetails:
+    return error.errors(include_url=False, include_context=False)[0]
+
+
+def _said(first: ErrorDetails) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
@@ -95,7 +105,7 @@ def validated(
     try:
         return model.model_validate(plain(document))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        first = _first(error)
         location = tuple(first["loc"])
         where = Where(str(path), line_of(document, location))
-        raise InputError(first_error(error), where, hint(first["type"], location)) from error
+        raise InputError(_said(first), where, hint(first["type"], location)) from error

@@ -10,7 +10,6 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import compress
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld.assemble import Assembly
-from slurmtwin.models.slurmctld.background import BackgroundLoop
 from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.models.slurmctld.healthy_answers import HealthyAnswers
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
@@ -52,17 +51,16 @@ class PodAssembly(Assembly):
         assert isinstance(lifecycle, NodeLifecycle)
         lifecycle.pings.told = partial(_asked, ctld)
         lifecycle.pings.first_tick_s = -(-self.first_tick_ns // SECOND)
-        if isinstance(ctld.background, BackgroundLoop) and ctld.background.steady:
-            # the first look is at the start's second; the update thread, which means to sleep 2 s, wakes each second
-            lifecycle.pings.clock = self._clock
-            lifecycle.pings.first_tick_s -= 1
-            lifecycle.late_answers = False
         scheduler = ctld.schedulers
         assert isinstance(scheduler, Scheduler)
         timers, interval_ns = ctld.conf.timers, ctld.conf.scheduler.backfill.interval_ns
         backfill = scheduler.backfill
         backfill.kept_busy = 0 < 2 * timers.slurmd_timeout_ns // 3 <= interval_ns
-        if isinstance(ctld.background, BackgroundLoop) and ctld.background.steady:
+        if ctld.background.steady:
+            # the first look is at the start's second; the update thread, which means to sleep 2 s, wakes each second
+            lifecycle.pings.clock = self._clock
+            lifecycle.pings.first_tick_s -= 1
+            lifecycle.late_answers = False
             scheduler.clock = self._clock
             if not backfill.kept_busy:
                 backfill.answers = HealthyAnswers(ctld, lifecycle.pings, self._clock)

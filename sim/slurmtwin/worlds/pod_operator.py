@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import slurmtwin
 from slurmtwin.adapters.manifests import PRE_STOP_NS
 from slurmtwin.adapters.operator_process import Carrying, Operator
-from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ListTimes
+from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes
 from slurmtwin.adapters.slurm_port import ANSWER_NS, Informing, SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
@@ -166,14 +166,14 @@ class OperatorPart:
         self._begin = world.draw("slurmctld-start")
         self._exec = world.draw("script-launch")
         """The kubelet starts the preStop hook in the container, as slurmd does a script."""
-        carrier = design.carrier
-        self._hook_more = world.streams.uniform_ns("prestop", *HOOK_NS) if carrier.slurm_informer else _at_once
+        carrier, lists = design.carrier, self.asks_by_lists
+        self._hook_more = world.streams.uniform_ns("prestop", *HOOK_NS) if lists else _at_once
 
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
                 world.cluster, clock, self._rest, self._name, carrier.slurm_cache_s * SECOND,
                 sink.slurmd_started_ns, switches.rest_timeout_s * SECOND,
-                self._informing(clock.now_ns) if carrier.slurm_informer else None,
+                self._informing(clock.now_ns) if lists else None,
             )  # fmt: skip
 
         poll_ns = world.scaled("operator-poll", carrier.poll_s * SECOND)
@@ -181,9 +181,9 @@ class OperatorPart:
             world.env, kube.server, sink, switches,
             Carrying(
                 poll_ns=poll_ns, poll_phase=world.streams.uniform_ns("operator.poll", 0, poll_ns),
-                marks_pods=carrier.slurm_informer, order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
-                gather_ns=0 if carrier.slurm_informer else GATHER_NS,
-                pre_stop_ns=SLINKY_PRE_STOP_NS if carrier.slurm_informer else PRE_STOP_NS,
+                marks_pods=lists, order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
+                gather_ns=0 if lists else GATHER_NS,
+                pre_stop_ns=SLINKY_PRE_STOP_NS if lists else PRE_STOP_NS,
                 requeue_factor=world.factor("operator-requeue"),
                 readiness_factor=world.factor("readiness-period"),
                 poll_after_failure=carrier.poll_after_failure,
@@ -214,13 +214,14 @@ class OperatorPart:
         first = self.operator.lives <= 1
         began_ns = times.rest_ns if times.rest_ns is not None else world.apply_ns
         look_ns = world.scaled("slurm-client-look", CHECK_NS)
+        timers = ListTimes(
+            began_ns=began_ns if first else now_ns, asked_ns=times.made_ns if first else None,
+            period_ns=world.scaled("slurm-list-period", PERIOD_NS), check_ns=look_ns,
+            late_ns=draw("slurm_informer.late", 0, BATCH_LATE_NS)(),
+        )  # fmt: skip
         return Informing(
-            times=ListTimes(
-                began_ns=began_ns if first else now_ns, asked_ns=times.made_ns if first else None,
-                period_ns=world.scaled("slurm-list-period", PERIOD_NS), check_ns=look_ns,
-                late_ns=draw("slurm_informer.late", 0, BATCH_LATE_NS)(),
-            ),
-            batch=draw("slurm_informer", 0, look_ns), change=draw("slurm_informer.change", *CHANGE_NS),
+            lists=ClientLists(timers), batch=draw("slurm_informer", 0, look_ns),
+            change=draw("slurm_informer.change", *CHANGE_NS),
             writes=draw("slurm_informer.writes", *WRITES_NS), reads=draw("slurm_informer.reads", *READS_NS),
         )  # fmt: skip
 
@@ -236,7 +237,7 @@ class OperatorPart:
         What passes do before lies in that time: they fail until slurmrestd answers.
         """
         made_ns = self._world.start_times.made_ns
-        if made_ns is None or not self._design.carrier.slurm_informer:
+        if made_ns is None or not self.asks_by_lists:
             return self._world.apply_ns
         return max(self._world.apply_ns, made_ns - MADE_NS)
 

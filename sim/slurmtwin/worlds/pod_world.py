@@ -37,7 +37,7 @@ from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
 from slurmtwin.models.slurm_pods.programs import SlurmPrograms
 from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, DaemonPods
-from slurmtwin.models.slurmctld.background import BackgroundLoop
+from slurmtwin.models.slurmctld.background import BackgroundLoop, steady
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.scheduler import Scheduler
@@ -113,8 +113,8 @@ class PodWorld(TwinWorld):
         self._pods: PodsSection = scenario.pods
         self._durations = {**still_durations(), **options.durations}
         self._scaled = options.scaled
-        self._whole_seconds = conf.version != "22.05"
-        """slurmctld's loop looks at those (models/slurmctld/background.py)."""
+        self._lag = "main-pass" if steady(conf.version) else "loop-round"
+        """The duration that slurmctld's loop is late by."""
         message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
         backfill = conf.scheduler.backfill
         backfill = replace(backfill, interval_ns=self.scaled("backfill-interval", backfill.interval_ns))
@@ -160,7 +160,7 @@ class PodWorld(TwinWorld):
 
     def _own_costs(self, costs: HostCosts) -> HostCosts:
         """Costs of this host: drawn once where the models take one value, else by `_noise`."""
-        lag_ns = self.draw("main-pass" if self._whole_seconds else "loop-round")()
+        lag_ns = self.draw(self._lag)()
         return replace(
             costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), slurmctld_start_ns=0, loop_lag_ns=lag_ns,
             slurmd_start_ns=0, launch_ns=self._middle("script-launch"), exit_notice_ns=self._middle("exit-notice"),

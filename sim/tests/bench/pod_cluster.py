@@ -36,7 +36,7 @@ FACTS = 8
 """Of the same: created, scheduled, container started, ready, container ended, unready, ended, deleted."""
 EVERY_NS = 5 * MS
 GC_THRESHOLDS = (100_000, 50, 50)
-"""As worlds/twin.py has them for every run."""
+"""Above those of worlds/twin.py: here the collector of garbage is no part of what is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def run_pods(
 
 
 def timed(env: Environment, sink: EventSink) -> tuple[float, str]:
-    """(CPU seconds, event hash) of the run to its end, with the collector of garbage as in worlds/twin.py."""
+    """(CPU seconds, event hash) of the run to its end, with the collector of garbage rarely at work (GC_THRESHOLDS)."""
     thresholds = gc.get_threshold()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()

@@ -68,12 +68,17 @@ class LoopPhase:
     """(look, second asked for) of each armed duty."""
 
 
+def steady(version: str) -> bool:
+    """That Slurm's loop looks at every whole second; 22.05's sleeps a second after each round."""
+    return version != "22.05"
+
+
 class BackgroundLoop:
     """The looks of one slurmctld, from start() to stop()."""
 
     def __init__(self, ctld: Slurmctld) -> None:
         self._ctld = ctld
-        self.steady = ctld.conf.version != "22.05"
+        self.steady = steady(ctld.conf.version)
         """A look at every whole second (loop_lag_ns after it)."""
         self._period_ns = SECOND + ctld.costs.loop_lag_ns
         self._anchor_ns = 0
