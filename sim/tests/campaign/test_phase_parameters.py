@@ -71,7 +71,7 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
         "message-timeout": "x64-worker-host-lost",
         "config-map-sync": "x10-config-in-place", "operator-poll": "x33-slinky",
         "readiness-period": "../operator/op-scale", "operator-requeue": "../operator/op-scale",
-        "operator-lease": "../operator/op-operator-killed", "backfill-interval": "x62-slurmd-crash-main",
+        "operator-lease": "../operator/op-operator-killed", "backfill-interval": "x63-oom-process",
         "resolver-timeout": "x88-dns-outage", "restart-back-off": "x62-crash-loop",
         "batch-sched-delay": "x87-array-memory",
         "slurm-list-period": "x42-drain-busy", "slurm-client-look": "x48-ghost",
