@@ -38,6 +38,10 @@ class RecordedStarts:
         self._firsts: dict[str, int] = {}
         """Field of StartTimes -> the first sight of something, the smallest time of its rows."""
         self._leases: dict[str, int] = {}
+        self._relists: dict[str, tuple[int, ...]] = {}
+        self._syncs: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        """Pod -> what it is called in StartTimes."""
         self._pods: dict[str, str] = {}
         self._pings: list[tuple[int, str]] = []
         self._stood: dict[str, int] = {}
@@ -77,7 +81,7 @@ class RecordedStarts:
             self._stood["full_pass_ns"] = at_ns
 
     def _take_before(self, row: Any) -> None:
-        """What Kubernetes shows before the first fault: leases, places of pods, first sights of an operator's."""
+        """What Kubernetes shows before the first fault: leases, timers of kubelets, places of pods, first sights."""
         kind, at_ns = row.kind, int(row.t_ns)
         if row.node and kind == Kind.LEASE_RENEWED:
             self._leases[kube_node(row.node)] = at_ns
@@ -90,8 +94,15 @@ class RecordedStarts:
                 self._first("rest_ns", at_ns)
             elif seen.get("app") == "slurmd":
                 self._first("made_ns", at_ns)
+        elif row.node and kind == Kind.KUBELET_RELISTED:
+            node = kube_node(row.node)
+            self._relists[node] = (*self._relists.get(node, ())[-1:], at_ns)
+        elif kind == Kind.POD_SYNCED:
+            self._syncs[str(json.loads(row.detail)["pod"])] = at_ns
         elif row.node and kind == Kind.POD_SCHEDULED:
-            self._pods[_pod_name(json.loads(row.detail))] = kube_node(row.node)
+            seen = json.loads(row.detail)
+            name = self._names[str(seen.get("pod"))] = _pod_name(seen)
+            self._pods[name] = kube_node(row.node)
 
     def _first(self, field: str, at_ns: int) -> None:
         self._firsts[field] = min(at_ns, self._firsts.get(field, at_ns))
@@ -115,6 +126,10 @@ class RecordedStarts:
             submit_ns=self._submits,
             fault_ns=tuple(self._injected[key] for key in self._keys),
             lease_ns=self._leases,
+            relist_ns={node: (at[0], at[1]) for node, at in self._relists.items() if len(at) == 2}
+            if self._keys
+            else {},
+            sync_ns=self._synced() if self._keys else {},
             full_pass_ns=stood.get("full_pass_ns"),
             cycle_ns=stood.get("cycle_ns"),
             look_ns=stood.get("look_ns"),
@@ -122,6 +137,10 @@ class RecordedStarts:
             pod_node=self._pods,
             pings=tuple(self._pings),
         )
+
+    def _synced(self) -> dict[str, int]:
+        """Of pods with one name the last one counts."""
+        return {self._names.get(pod, pod.rpartition("/")[2]): at_ns for pod, at_ns in self._syncs.items()}
 
 
 def clock_lag_ns(looks_ns: Iterable[int], epoch_ns: int) -> int:

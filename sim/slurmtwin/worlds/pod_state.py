@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import EventSink, detail_text
 from slurmtwin.models.slurmctld.dynamic_nodes import fill_hole, leave_hole
 from slurmtwin.models.slurmctld.tables import bits
+from slurmtwin.worlds.kubelet_phases import LastSync, Resync
 
 if TYPE_CHECKING:
     from slurmtwin.contract.cluster import ClusterConf
@@ -18,26 +18,21 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 
-RESYNC_NS: Final = (60 * SECOND, 90 * SECOND)
-"""The kubelet syncs a pod, and with it its mounted ConfigMaps, so often (pod_workers.go completeWork(), resync
-jittered by half); the last sync before is that of its container's start, as nothing happens to it after."""
-
 
 class PodState:
     """State directory, mounted slurm.conf and database of the one cluster in pods."""
 
     def __init__(
-        self, cluster: SlurmCluster, streams: RandomStreams, config_poll_ns: int, pod: Callable[[], tuple[str, int]],
+        self, cluster: SlurmCluster, streams: RandomStreams, config_poll_ns: int, pod: Callable[[], LastSync],
         sync_factor: float, configured: Callable[[Sequence[str]], ClusterConf],
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._config_poll_ns = config_poll_ns
         self._pod = pod
-        """UID of slurmctld's pod ("" while there is none), and when slurmctld came up in it."""
+        """slurmctld's pod, and its last sync."""
         self._configured = configured
-        self._generator = generator = streams.generator("configmap.sync")
-        low_ns, high_ns = RESYNC_NS
-        self._resync_ns = (round(sync_factor * low_ns), round(sync_factor * high_ns))
+        generator = streams.generator("configmap.sync")
+        self._resync = Resync(generator, sync_factor)
         self._poll_ns = int(generator.integers(0, max(1, config_poll_ns)))
         self._unknown = 0
         """Nodes that were in the lost state and whose slurmd has not started since."""
@@ -74,18 +69,17 @@ class PodState:
     def change(self, fault: ClusterFault) -> Callable[[], None]:
         """Lines are put at the end of slurm.conf: a new pod has them at once, a mounted file at the kubelet's sync."""
         now_ns = self._cluster.env.now_ns
-        pod, sync_ns = self._pod()
-        while sync_ns <= now_ns:
-            sync_ns += int(self._generator.integers(*self._resync_ns))
-        self._next = (self._configured(fault.lines), pod, sync_ns)
+        last = self._pod()
+        mounted_ns = self._resync.mounted_ns(last, now_ns)
+        self._next = (self._configured(fault.lines), last.uid, mounted_ns)
         if self._config_poll_ns:
-            self._cluster.env.call_at(sync_ns, self._brought, fault)
+            self._cluster.env.call_at(mounted_ns, self._brought, fault)
         return _nothing
 
     def configured_anew(self, lines: Sequence[str], in_ns: int | None) -> None:
         """An operator has written another slurm.conf: a new pod reads it (None), or slurmctld in its place later."""
         now_ns = self._cluster.env.now_ns
-        self._next = (self._configured(lines), self._pod()[0], now_ns + (in_ns or 0))
+        self._next = (self._configured(lines), self._pod().uid, now_ns + (in_ns or 0))
         if in_ns is not None:
             self._cluster.env.call_in(in_ns, self._taken)
 
@@ -106,7 +100,7 @@ class PodState:
         if self._next is None:
             return
         conf, old_pod, at_ns = self._next
-        if self._pod()[0] != old_pod or self._cluster.env.now_ns >= at_ns:
+        if self._pod().uid != old_pod or self._cluster.env.now_ns >= at_ns:
             self._cluster.conf = conf
             self._next = None
 

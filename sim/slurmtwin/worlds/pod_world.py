@@ -43,6 +43,7 @@ from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.workload.slurm_conf import read_slurm_files
 from slurmtwin.worlds import pod_objects
+from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import still_durations
@@ -319,6 +320,8 @@ class KubePart:
         self.request = request
         self._costs = self._start_costs()
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
+        usual_ns = kubelet_defaults(version).relist_ns
+        self.phases = KubeletPhases(self.machines, options.times, usual_ns)
         self.operator: OperatorPart | None = None
         self.bridge: BridgePart | None = None
         if is_bridge(scenario):
@@ -470,6 +473,7 @@ class KubePart:
         for name, at_ns in self._times.lease_ns.items():
             if name in self.machines and at_ns >= env.now_ns:
                 env.call_at(at_ns, self._lease, (name, at_ns))
+        self.phases.start(env)
         pods = self._scenario.pods
         assert pods is not None
         client = Client(self.server, env, self.request)
@@ -505,13 +509,14 @@ class KubePart:
         if kubelet is not None:
             kubelet.report.lease.begin_anew(mark[1])
 
-    def controller_pod(self) -> tuple[str, int]:
-        """The first controller's pod that is not being deleted: (UID, when slurmctld came up in it); ("", 0): none."""
+    def controller_pod(self) -> LastSync:
+        """The first controller's pod that is not being deleted, and its last sync."""
         first_ns = self._times.slurmctld_ns
         for pod in self.server.list_of(Pod):
             if pod.meta.labels.get("app") == "slurmctld" and not pod.meta.deleting:
-                return pod.meta.uid, max([first_ns, *(c.running_ns or first_ns for c in pod.status.containers)])
-        return "", 0
+                up_ns = max([first_ns, *(c.running_ns or first_ns for c in pod.status.containers)])
+                return self.phases.last_sync(pod, up_ns)
+        return LastSync("", 0)
 
     def where(self, fault: ClusterFault | OperatorStep) -> str | None:
         """The node column of a fault's rows."""

@@ -38,6 +38,10 @@ class StartTimes:
     """When each fault of the scenario was really injected, in file order; (): as written."""
     lease_ns: Mapping[str, int] = field(default_factory=dict)
     """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
+    relist_ns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Kubernetes node -> its kubelet's last two looks at its containers before the first fault, the later one last."""
+    sync_ns: Mapping[str, int] = field(default_factory=dict)
+    """Pod (named as in pod_node) -> the begin of its last sync before the first fault."""
     pings: tuple[tuple[int, str], ...] = ()
     """Ticks of the ping cycle before the first fault of a run in pods, and the nodes that were asked (a hostlist)."""
     full_pass_ns: int | None = None

@@ -96,6 +96,35 @@ def test_the_last_full_pass_and_cycle_before_the_fault_are_known() -> None:
     assert (quiet.full_pass_ns, quiet.cycle_ns) == (None, None)
 
 
+def test_the_last_relists_and_syncs_before_the_fault_are_known() -> None:
+    """Two relists of each kubelet tell its period; one alone does not. Without a fault they are nobody's start."""
+    fault = {"at": "20s", "kind": "process.signal", "target": "slurmctld"}
+    nodes = [{"NodeName": "w-0"}]
+    document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": nodes}, "faults": [fault], "pods": {}}
+
+    def relist(t_ms: int, node: str) -> Event:
+        return Event(t_ms * MS, Kind.KUBELET_RELISTED, "kubelet", node=node)
+
+    def sync(t_s: int, pod_name: str) -> Event:
+        return Event(t_s * SECOND, Kind.POD_SYNCED, "kubelet", node="dev-worker", detail=f'{{"pod":"ns/{pod_name}"}}')
+
+    rows = [
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
+        sync(-5, "slurmctld-5d9c-x7k2d"), pod(-4, "slurmctld-5d9c-x7k2d", "slurmctld", "dev-worker3"),
+        sync(-4, "w-0"), sync(-3, "w-0"),
+        relist(18_000, "dev-worker"), relist(19_010, "dev-worker"), relist(20_022, "dev-worker"),
+        relist(20_500, "dev-worker2"),
+        Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})),
+        relist(21_030, "dev-worker"), relist(21_510, "dev-worker2"), sync(22, "w-0"),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document), rows)
+    assert found.relist_ns == {"worker1": (19_010 * MS, 20_022 * MS)}
+    assert found.sync_ns == {"w-0": -3 * SECOND, "slurmctld": -5 * SECOND}
+    quiet = start_times(manifest, Scenario.model_validate({**document, "faults": []}), rows)
+    assert (quiet.relist_ns, quiet.sync_ns) == ({}, {})
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("a-worker", "worker1"), ("a-worker12", "worker12"), ("a-control-plane", "control-plane"), ("other", "other")],

@@ -13,6 +13,7 @@ from slurmtwin.models.kubelet.pod_status import Seen, look_at
 
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
+    from slurmtwin.engine.environment import Call
     from slurmtwin.models.kubelet.container_runtime import ContainerRuntime
 
 
@@ -47,7 +48,8 @@ class Relist:
         """Told each pod whose containers are not as before."""
         self._seen: dict[str, Seen] = {}
         self._dirty: dict[str, None] = {}
-        self._armed = False
+        self._next: Call | None = None
+        """The relist that will find something."""
         self.silent_since_ns: int | None = None
         """When relisting began to fail, while it fails."""
 
@@ -74,12 +76,18 @@ class Relist:
         self._arm()
 
     def _arm(self) -> None:
-        if not self._armed:
-            self._armed = True
-            self._clock.call_at(self.ticks.next_after(self._clock.now_ns), self._relist)
+        if self._next is None:
+            self._next = self._clock.call_at(self.ticks.next_after(self._clock.now_ns), self._relist)
+
+    def stand(self, period_ns: int) -> None:
+        """A relist is now, and the next ones follow it at this period: where a recording has them."""
+        self.ticks = Ticks(self._clock.now_ns, period_ns)
+        if self._next is not None and self._next.pending:
+            self._next.cancel()
+            self._relist(None)
 
     def _relist(self, _argument: object) -> None:
-        self._armed = False
+        self._next = None
         if not self._runtime.serving:
             if self.silent_since_ns is None:
                 self.silent_since_ns = self._clock.now_ns

@@ -1,0 +1,105 @@
+"""Where a recording's kubelets stood before its first fault: their looks at containers, and their syncs of pods.
+
+Nothing in the API tells of either; a recording has them from the kubelets' own logs, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.models.api_server.objects import Pod
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from slurmtwin.engine.environment import Environment
+    from slurmtwin.models.kubelet.machine import Machine
+    from slurmtwin.models.kubelet.relist import Ticks
+    from slurmtwin.worlds.start_times import StartTimes
+
+RESYNC_NS: Final = (60 * SECOND, 90 * SECOND)
+"""A pod without news is due again so long after its last sync (pod_workers.go completeWork(), resync jittered by half);
+syncLoop looks each second which pods are due."""
+REMOUNT_NS: Final = 100 * MS
+"""A sync asks for the pod's volumes anew: the populator's loop takes that up, the reconciler's mounts, each within so
+long (volume_manager.go, desiredStateOfWorldPopulatorLoopSleepPeriod and reconcilerLoopSleepPeriod)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastSync:
+    """The last sync of a pod that is known."""
+
+    uid: str
+    """Of the pod; "": there is none."""
+    at_ns: int
+    looks: Ticks | None = None
+    """Of its kubelet's syncLoop, where a recording has the sync; None: it is taken for that of the container's start.
+    """
+
+
+class Resync:
+    """When a pod without news is synced again, and with it its mounted ConfigMaps."""
+
+    def __init__(self, generator: np.random.Generator, factor: float) -> None:
+        self._generator = generator
+        low_ns, high_ns = RESYNC_NS
+        self._range_ns = (round(factor * low_ns), round(factor * high_ns))
+
+    def mounted_ns(self, last: LastSync, now_ns: int) -> int:
+        """When a ConfigMap that changes now is in the pod.
+
+        After a recorded sync no other one was seen until now, so what is due was not due at syncLoop's last look.
+        """
+        looks = last.looks
+        if looks is None:
+            return self._chained(last.at_ns, now_ns)
+        low_ns, high_ns = self._range_ns
+        looked_ns = looks.last_before(now_ns)
+        due_ns = last.at_ns
+        if due_ns + high_ns > looked_ns:
+            due_ns += self._draw(max(low_ns, looked_ns - due_ns), high_ns)
+        else:  # a shorter pause than the recorded one, which a verdict asks for: syncs that the recording does not have
+            due_ns = self._chained(due_ns, looked_ns)
+        return looks.next_after(due_ns) + self._draw(0, REMOUNT_NS) + self._draw(0, REMOUNT_NS)
+
+    def _chained(self, sync_ns: int, now_ns: int) -> int:
+        while sync_ns <= now_ns:
+            sync_ns += self._draw(*self._range_ns)
+        return sync_ns
+
+    def _draw(self, low_ns: int, high_ns: int) -> int:
+        return int(self._generator.integers(low_ns, high_ns))
+
+
+class KubeletPhases:
+    """What a recording says of them; without rows of the kubelets nothing."""
+
+    def __init__(self, machines: Mapping[str, Machine], times: StartTimes, usual_ns: int) -> None:
+        self._machines = machines
+        self._times = times
+        self._usual_ns = usual_ns
+        """A kubelet's own pause between two relists, as no verdict has scaled it."""
+
+    def start(self, env: Environment) -> None:
+        """Each kubelet that the recording has stands on its last relist from then on."""
+        for name, (before_ns, last_ns) in self._times.relist_ns.items():
+            if name in self._machines and last_ns >= env.now_ns:
+                env.call_at(last_ns, self._relisted, (name, max(0, last_ns - before_ns - self._usual_ns)))
+
+    def _relisted(self, mark: tuple[str, int]) -> None:
+        """The pause begins when a relist has ended (generic.go, wait.Until): what it takes moves the next one."""
+        name, took_ns = mark
+        machine = self._machines[name]
+        if machine.kubelet is not None:
+            machine.kubelet.relist.stand(machine.settings.defaults.relist_ns + took_ns)
+
+    def last_sync(self, pod: Pod, came_up_ns: int) -> LastSync:
+        """Of a pod whose containers came up then; a recorded sync before that is not the last one."""
+        at_ns = self._times.sync_ns.get(pod.meta.name, self._times.sync_ns.get(pod.meta.labels.get("app", "")))
+        machine = self._machines.get(pod.spec.node_name)
+        if at_ns is None or at_ns < came_up_ns or machine is None or machine.kubelet is None:
+            return LastSync(pod.meta.uid, came_up_ns)
+        return LastSync(pod.meta.uid, at_ns, machine.kubelet.sync_ticks)

@@ -1,0 +1,123 @@
+"""Kubelets of a replication look at their containers, and sync their pods, where those of the recording did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.models.kubelet.relist import Ticks
+from slurmtwin.worlds.kubelet_phases import REMOUNT_NS, RESYNC_NS, LastSync, Resync
+from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.start_times import StartTimes
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
+FAULT_NS = 25 * SECOND
+NODES = ("worker1", "worker2", "worker3")
+
+
+def rows(name: str, times: StartTimes, replication: int = 0, **scaled: float) -> list[Event]:
+    """A replication of a scenario of faults; calibrated durations are held still."""
+    scaled = {rule.replace("_", "-"): factor for rule, factor in scaled.items()}
+    options = TwinOptions(
+        keep=True, times=times, durations=still_durations(), scaled=scaled, still=True, replication=replication
+    )
+    return run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, options).kept or []
+
+
+def started_again(relists: Mapping[str, tuple[int, int]], replication: int = 0, factor: float = 1) -> int:
+    """How long after its crash slurmctld serves again, ns."""
+    times = StartTimes(slurmctld_ns=-20 * SECOND, fault_ns=(FAULT_NS,), relist_ns=relists)
+    found = rows("x1-controller-crash", times, replication, pleg_relist=factor)
+    return [row.t_ns for row in found if row.kind is Kind.SLURMCTLD_STARTED][1] - FAULT_NS
+
+
+def on_all(before_ns: int, pause_ns: int = SECOND) -> dict[str, tuple[int, int]]:
+    """The last relist on each node so long before the fault."""
+    last_ns = FAULT_NS - before_ns
+    return dict.fromkeys(NODES, (last_ns - pause_ns, last_ns))
+
+
+def test_a_dead_container_is_seen_at_the_relist_after_the_recorded_ones() -> None:
+    """Whatever the replication's own draws are: without the rows each has its own phase."""
+    first = started_again(on_all(900 * MS))
+    assert [started_again(on_all(900 * MS), number) for number in (1, 2)] == [first, first]
+    assert started_again(on_all(400 * MS)) == first + 500 * MS
+    assert len({started_again({}, number) for number in range(3)}) == 3
+
+
+def test_a_relist_that_takes_long_moves_the_next_one() -> None:
+    """The pause of 1 s begins at its end."""
+    assert started_again(on_all(900 * MS, SECOND + 20 * MS)) == started_again(on_all(900 * MS)) + 20 * MS
+
+
+@pytest.mark.parametrize(("factor", "next_ms"), [(0.5, 520), (1, 1020), (2, 2020)])
+def test_another_period_stands_on_the_same_relist(factor: float, next_ms: int) -> None:
+    """What the relist itself takes is no part of the rule that a verdict halves and doubles."""
+    rest_ns = started_again(on_all(500 * MS)) - 500 * MS
+    assert started_again(on_all(300 * MS, SECOND + 20 * MS), factor=factor) == (next_ms - 300) * MS + rest_ns
+
+
+def test_relists_on_another_node_say_nothing() -> None:
+    """slurmctld's pod is on none of it."""
+    elsewhere = {"worker9": (FAULT_NS - 2 * SECOND, FAULT_NS - SECOND)}
+    assert started_again(elsewhere) == started_again({})
+
+
+def delivered(sync_before_ns: int | None, replication: int, factor: float = 1) -> int:
+    """How long after it changes a ConfigMap is in slurmctld's pod, ns."""
+    syncs = {} if sync_before_ns is None else {"slurmctld-0": FAULT_NS - sync_before_ns}
+    times = StartTimes(slurmctld_ns=-20 * SECOND, fault_ns=(FAULT_NS,), sync_ns=syncs)
+    found = rows("x10-config-in-place", times, replication, config_map_sync=factor)
+    return next(row.t_ns for row in found if row.kind is Kind.FAULT_PROVEN) - FAULT_NS
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("factor", [0.5, 1])
+def test_a_config_map_comes_with_the_sync_after_the_recorded_one(number: int, factor: float) -> None:
+    """60 to 90 s after it, and what syncLoop's look and two loops of the volume manager take."""
+    after_ns = delivered(20 * SECOND, number, factor) + 20 * SECOND
+    assert factor * 60 * SECOND < after_ns < factor * 90 * SECOND + SECOND + 2 * REMOUNT_NS
+
+
+def test_a_sync_before_slurmctld_came_up_is_not_its_last() -> None:
+    """It has begun anew since: the twin's own sync counts, as without rows."""
+    assert delivered(50 * SECOND, 3) == delivered(None, 3)
+
+
+AT_NS = st.integers(0, 100 * SECOND)
+
+
+@given(AT_NS, AT_NS, st.sampled_from([0.5, 1.0, 2.0]), st.integers(0, SECOND - 1), st.integers(0, 99))
+def test_no_sync_falls_into_the_time_without_one(
+    sync_ns: int, later_ns: int, factor: float, look_ns: int, seed: int
+) -> None:
+    """The file is there after it changed, and within its range where the recording leaves room for that."""
+    now_ns, looks = sync_ns + later_ns, Ticks(look_ns, SECOND)
+    resync = Resync(np.random.default_rng(seed), factor)
+    mounted_ns = resync.mounted_ns(LastSync("a", sync_ns, looks), now_ns)
+    assert mounted_ns >= now_ns
+    low_ns, high_ns = (round(factor * ns) for ns in RESYNC_NS)
+    if later_ns <= high_ns:
+        assert low_ns <= mounted_ns - sync_ns <= high_ns + SECOND + 2 * REMOUNT_NS
+    else:
+        assert mounted_ns - now_ns <= high_ns + SECOND + 2 * REMOUNT_NS
+
+
+def test_a_late_change_waits_for_what_is_left_of_the_range() -> None:
+    """80 s without a sync: it comes within the last 10 s, all of them as likely."""
+    looks = Ticks(0, SECOND)
+    waits = [
+        Resync(np.random.default_rng(seed), 1.0).mounted_ns(LastSync("a", 0, looks), 80 * SECOND) - 80 * SECOND
+        for seed in range(200)
+    ]
+    assert max(waits) <= 11 * SECOND + 2 * REMOUNT_NS
+    assert 4 * SECOND < sum(waits) // len(waits) < 7 * SECOND
