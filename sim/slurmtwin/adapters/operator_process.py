@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.manifests import PRE_STOP_NS, pod_of
-from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore
+from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
 from slurmtwin.adapters.views import LOCK, NODE_SET
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
@@ -281,11 +281,11 @@ class _Process:
         before, self._o.said = self._o.said, states
         if states is before:
             return
-        changed = len(set(states) - set(before))
-        if not changed:
+        count = other_records(before, states)
+        if not count:
             return
         draw = self._carrying.order
-        late = draw is not None and draw() * len(states) < changed << 32
+        late = draw is not None and draw() * len(states) < count << 32
         if late:
             self.clock.call_in(HEARD_NS, lambda _: self._queue.add(item.meta.key))
         else:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import is_
+from itertools import compress, count
+from operator import is_, is_not
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurmtwin.adapters.views import NODE_SET, node_view, pod_view
@@ -19,7 +20,7 @@ from slurmtwin_operator.core.observed import Pod as PodView
 if TYPE_CHECKING:
     from slurmtwin.models.api_server.objects import Node, Pod
     from slurmtwin_operator.core.actions import Memory, Plan
-    from slurmtwin_operator.core.observed import NodeSetObserved, Slurm
+    from slurmtwin_operator.core.observed import NodeSetObserved, Slurm, SlurmNode
     from slurmtwin_operator.core.spec import NodeSetSpec
 
 View = TypeVar("View")
@@ -115,6 +116,15 @@ class NodeSetViews:
         self._pod_places = {uid: place for place, uid in enumerate(self._seen_pods)}
         self._node_places = {view.name: place for place, view in enumerate(machines)}
         self._whole, self._new_pods, self._new_nodes = False, {}, {}
+
+
+def other_records(before: tuple[SlurmNode, ...], now: tuple[SlurmNode, ...]) -> int:
+    """How many of now no record of before equals; most are the very objects that stood in their places."""
+    if len(before) == len(now):
+        moved = list(compress(count(), map(is_not, before, now)))
+        if all(before[place].name == now[place].name for place in moved):
+            return sum(before[place] != now[place] for place in moved)
+    return len(set(now) - set(before))
 
 
 def _set_of(pod: Pod) -> str | None:

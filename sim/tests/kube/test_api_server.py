@@ -18,8 +18,9 @@ from slurmtwin.models.api_server.errors import (
     UnreachableError,
 )
 from slurmtwin.models.api_server.informer import Informer
-from slurmtwin.models.api_server.objects import Custom, Meta, Node, NodeSpec, Pod, PodSpec
+from slurmtwin.models.api_server.objects import Custom, Meta, Node, NodeSpec, Owner, Pod, PodSpec
 from slurmtwin.models.api_server.server import ApiServer
+from slurmtwin.models.api_server.watch import more_than_marks
 from slurmtwin.models.api_server.work_queue import WorkQueue
 
 
@@ -191,6 +192,36 @@ class TestWatches:
         run(env)
         assert [verb for _, verb, _ in here.seen] == ["ADDED", "DELETED"]
         assert there.seen == []
+
+    @pytest.mark.parametrize(
+        ("change", "heard"),
+        [
+            (lambda p: replace(p, meta=replace(p.meta, labels={"protect": "true"})), False),
+            (lambda p: replace(p, meta=replace(p.meta, annotations={"cordon": "true"})), False),
+            (lambda p: replace(p, meta=replace(p.meta, finalizers=("held",))), True),
+            (lambda p: replace(p, meta=replace(p.meta, owner=Owner("ReplicaSet", "r", "r.1"))), True),
+            (phase("Running"), True),
+            (bind("w"), True),
+        ],
+        ids=["label", "annotation", "finalizer", "owner", "status", "spec"],
+    )
+    def test_a_watch_that_reads_no_marks_hears_of_everything_else(
+        self, env: Environment, change: Callable[[Pod], Pod], heard: bool
+    ) -> None:
+        """A label alone neither arrives nor draws a delay; with anything else it does. Deletions always do."""
+        draws = iter(range(10))
+        server = ApiServer(env, lambda: next(draws))
+        seen = Recorder(env)
+        server.create(pod())
+        server.watch(Pod, seen, wanted=more_than_marks)
+        server.patch(Pod, "ns/a", change)
+        server.patch(Pod, "ns/a", lambda p: replace(p, meta=replace(p.meta, finalizers=())))
+        server.delete(Pod, "ns/a", grace_ns=0)
+        run(env)
+        verbs = [verb for _, verb, _ in seen.seen]
+        assert verbs[-1] == "DELETED"
+        assert ("MODIFIED" in verbs) == heard
+        assert next(draws) == len(verbs)
 
     def test_a_frozen_process_hears_everything_when_it_thaws(self, env: Environment, server: ApiServer) -> None:
         """The connection lives in the kernel meanwhile."""

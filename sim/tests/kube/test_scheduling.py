@@ -55,6 +55,27 @@ def test_pods_spread_over_the_emptiest_nodes(cluster: Make) -> None:
     assert len({place(c, f"p{i}") for i in range(3)}) == 3
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["the rule comes later", "the rule was known before"])
+def test_a_rule_reads_labels_that_changed_while_nobody_named_them(cluster: Make, known: bool) -> None:
+    """The scheduler does not hear of a bound pod's labels, but of those that a rule names it knows what they are."""
+    c = cluster(2)
+    rule = PodAntiAffinity(labels={"busy": "true"})
+    submit(c, "here", containers=big(100))
+    if known:
+        c.at(1, lambda: submit(c, "early", anti_affinity=(rule,), containers=big(100)))
+        c.at(3, lambda: c.kubelets[place(c, "early")].end("ns/early", "Succeeded"))
+    busy = {"busy": "true"}
+    c.at(5, lambda: c.server.patch(Pod, "ns/here", lambda p: replace(p, meta=replace(p.meta, labels=busy))))
+    c.at(6, lambda: submit(c, "full", node_selector={"kubernetes.io/hostname": other(c)}, containers=big(3500)))
+    c.at(8, lambda: submit(c, "guard", anti_affinity=(rule,), containers=big(100)))
+    c.run(12)
+    assert place(c, "guard") == other(c)
+
+
+def other(c: Any) -> str:
+    return "n0" if place(c, "here") == "n1" else "n1"
+
+
 def test_a_pod_that_fits_nowhere_waits_for_room(cluster: Make) -> None:
     """4 CPUs each: the second pod comes when the first is gone."""
     c = cluster(1)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurmtwin.adapters.operator_process import Looked, _Process
-from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore
+from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
 from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.scenario import load_scenario
@@ -20,7 +22,7 @@ from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 from slurmtwin_operator.core import plan
 from slurmtwin_operator.core.actions import DrainNode, Memory, Plan
-from slurmtwin_operator.core.observed import Identity, NodeSetObserved, Slurm
+from slurmtwin_operator.core.observed import Identity, NodeSetObserved, Slurm, SlurmNode
 from slurmtwin_operator.core.spec import NodeSetSpec
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
@@ -39,6 +41,19 @@ class Core:
         self.asked.append(now_ns)
         actions = (DrainNode("w-0", "late"),) if now_ns >= self.drains_ns else ()
         return Plan(actions, memory, 300 * SECOND)
+
+
+@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 3), max_size=6), st.booleans())
+def test_records_that_changed_are_counted_as_sets_would(old: list[int], new: list[int], same_names: bool) -> None:
+    """Nodes that stand where they stood, that moved, came or went."""
+    before = tuple(SlurmNode(f"w-{place}", f"S{state}") for place, state in enumerate(old))
+    shift = 0 if same_names else 1
+    now = tuple(
+        before[place] if place < len(old) and old[place] == state and same_names
+        else SlurmNode(f"w-{place + shift}", f"S{state}")
+        for place, state in enumerate(new)
+    )  # fmt: skip
+    assert other_records(before, now) == len(set(now) - set(before))
 
 
 def seconds(core: Core) -> list[int]:

@@ -192,12 +192,12 @@ class ApiServer:
         for written in self.on_write:
             written(verb, old, new)
         for watch in self._watches[kind]:
-            watch.push(verb, new)
+            watch.push(verb, old, new)
         if kind is Pod and new.spec.node_name:  # type: ignore[union-attr]
             told = self._node_watches.get((kind, new.spec.node_name), ())  # type: ignore[union-attr]
             appears = verb == MODIFIED and old is not None and not old.spec.node_name  # type: ignore[union-attr]
             for watch in told:
-                watch.push(ADDED if appears else verb, new)
+                watch.push(ADDED if appears else verb, old, new)
 
     def _all_watches(self) -> Iterator[list[Watch]]:
         yield from self._watches.values()

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.engine.daemon_clock import DaemonClock
+from slurmtwin.engine.records import changed
 from slurmtwin.models.api_server.client import Client, RateLimit
 from slurmtwin.models.api_server.errors import ApiError, ConflictError
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Claim, Condition, Node, PersistentVolume, Pod
+from slurmtwin.models.api_server.watch import changed_labels, more_than_marks
 from slurmtwin.models.kube_scheduler.filters import anti_affine, skew_after, why_not
 from slurmtwin.models.kube_scheduler.node_info import NodeInfo, requests_of
 from slurmtwin.models.kube_scheduler.queue import SchedulingQueue, Waiting
@@ -55,12 +57,14 @@ class KubeScheduler:
         self._infos: dict[str, NodeInfo] = {}
         self._order: list[str] = []
         self._next_start = 0
+        self._ruled: set[str] = set()
+        """Labels of pods that some pod's rules name."""
         self._ties = streams.generator("kube_scheduler.ties")
         self._scheduling = False
         self._volumes: dict[str, tuple[Waiting, str]] = {}
         """Claim -> the pod that waits for it, and the node it will have."""
         caches = Client(server, self.clock, latency)
-        self.pods: Informer[Pod] = Informer(caches, Pod, self._pod_changed)
+        self.pods: Informer[Pod] = Informer(caches, Pod, self._pod_changed, wanted=self._matters)
         self.nodes: Informer[Node] = Informer(caches, Node, self._node_changed)
         self.claims: Informer[Claim] = Informer(caches, Claim, self._claim_changed)
         self.volumes: Informer[PersistentVolume] = Informer(caches, PersistentVolume)
@@ -97,6 +101,9 @@ class KubeScheduler:
         pod = new or old
         assert pod is not None
         uid = pod.meta.uid
+        if new is not None and (new.spec.anti_affinity or new.spec.spread):
+            rules = [rule.labels for rule in new.spec.anti_affinity] + [rule.labels for rule in new.spec.spread]
+            self._learn({name for labels in rules for name in labels})
         info = self._infos.get(pod.spec.node_name) if pod.spec.node_name else None
         if new is None or new.finished:
             self.queue.forget(uid)
@@ -111,6 +118,28 @@ class KubeScheduler:
             self.queue.add(new)
         else:
             self.queue.forget(uid)
+
+    def _matters(self, verb: str, old: Pod | None, new: Pod) -> bool:
+        """Of a bound pod's labels it reads those that a rule of some pod names."""
+        return (
+            more_than_marks(verb, old, new) or not new.spec.node_name or old is None
+            or not self._ruled.isdisjoint(changed_labels(old, new))
+        )  # fmt: skip
+
+    def _learn(self, names: set[str]) -> None:
+        """A rule names labels: where they are new to it, it has not heard of their changes so far."""
+        if names <= self._ruled:
+            return
+        self._ruled |= names
+        for known in self.pods:
+            now = self.server.find(Pod, known.meta.key)
+            if now is None or now.meta.uid != known.meta.uid or now.meta.labels == known.meta.labels:
+                continue
+            read = changed(known, meta=changed(known.meta, labels=now.meta.labels))
+            self.pods.cache[known.meta.key] = read
+            info = self._infos.get(known.spec.node_name)
+            if info is not None and known.meta.uid in info.pods:
+                info.add(read)
 
     # the cycle
 

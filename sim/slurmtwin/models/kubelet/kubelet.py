@@ -18,6 +18,7 @@ from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.collector import Fact, container_ended, container_started, pod_fact
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Container, Node, Pod, PodStatus
+from slurmtwin.models.api_server.watch import more_than_marks
 from slurmtwin.models.kubelet.admission import NodeCapacity, Room, resources_of
 from slurmtwin.models.kubelet.back_off import BackOff
 from slurmtwin.models.kubelet.cpu_sets import CpuSets
@@ -110,7 +111,7 @@ class Kubelet:
         self.room = Room(settings.capacity)
         self.cpu_sets = self._new_cpu_sets()
         self._runtime_silent_ns: int | None = None
-        self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name)
+        self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name, more_than_marks)
 
     def _new_pressure(self) -> NodePressure | None:
         settings = self.settings

@@ -54,7 +54,7 @@ class PodController:
         self.pods.start()
         self._sweep_at_tick()
 
-    def _matters(self, verb: str, pod: Pod) -> bool:
+    def _matters(self, verb: str, _old: Pod | None, pod: Pod) -> bool:
         """A pod that waits is not looked at (syncKubernetes() skips it), and nobody else's is."""
         return pod.spec.scheduler == self.bridge.name and bool(pod.spec.node_name or pod.finished or verb == DELETED)
 

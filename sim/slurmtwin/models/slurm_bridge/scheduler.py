@@ -351,7 +351,7 @@ class BridgeScheduler:
             self.client.patch(Pod, pod.meta.key, partial(_not_scheduled, condition), uid=pod.meta.uid)
 
 
-def _matters(verb: str, pod: Pod) -> bool:
+def _matters(verb: str, _old: Pod | None, pod: Pod) -> bool:
     """What a kubelet says of a pod that runs changes no attempt, nor does what comes after its end."""
     if pod.status.phase == "Running":
         return verb == DELETED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag, StrEnum
+from typing import Final
 
 
 class JobState(IntEnum):
@@ -38,7 +39,20 @@ class NodeBase(IntEnum):
 
 
 class NodeFlag(IntFlag):
-    """Flags over the base state."""
+    """Flags over the base state. Each set of them is one object, which `&` and `|` look up."""
+
+    def __and__(self, other: int) -> NodeFlag:
+        """As IntFlag's, which makes it anew each time."""
+        value = int.__and__(self, other)
+        return _SETS.get(value) or _kept(value)
+
+    def __or__(self, other: int) -> NodeFlag:
+        """As IntFlag's."""
+        value = int.__or__(self, other)
+        return _SETS.get(value) or _kept(value)
+
+    __rand__ = __and__
+    __ror__ = __or__
 
     NONE = 0
     CLOUD = 1
@@ -60,6 +74,17 @@ class NodeFlag(IntFlag):
     PLANNED = 65536
     RES = 131072
     EXTERNAL = 262144
+
+
+_SETS: Final[dict[int, NodeFlag]] = {}
+
+
+def _kept(value: int) -> NodeFlag:
+    """The set of flags of that value, made once."""
+    made = _SETS.get(value)
+    if made is None:
+        made = _SETS[value] = NodeFlag(value)
+    return made
 
 
 class Reason(StrEnum):
