@@ -19,10 +19,9 @@ from slurmtwin.engine.parquet_events import ParquetEvents
 BLOCK_ROWS: Final = 8192
 """Rows that are hashed, turned into columns and forgotten together."""
 
-Row = tuple[int, Kind, str, int | None, str | None, int | None, str | None, str | None, int | None]
-"""The columns of an event that a model fills; Event appends those that are the same in every row of the twin."""
+Row = tuple[Any, ...]
+"""The first columns of Event: NARROW of them, or two more (t_err_ns, pod_uid) in a row of a pod."""
 NARROW: Final = 9
-"""Columns of such a row; one of a pod has t_err_ns and pod_uid as well."""
 
 
 class Block(Protocol):
@@ -98,7 +97,7 @@ class EventSink:
         block = self._block
         seq = self._flushed + len(block)
         self._wide = True
-        block.append((t_ns, kind, actor, None, node, value, unit, detail, cause_seq, 0, pod_uid))  # type: ignore[arg-type]
+        block.append((t_ns, kind, actor, None, node, value, unit, detail, cause_seq, 0, pod_uid))
         if len(block) >= BLOCK_ROWS:
             self._flush()
         return seq
@@ -128,7 +127,7 @@ class EventSink:
             return
         if self._parquet is not None:
             if self._wide:
-                block[:] = [row if len(row) > NARROW else (*row, 0, None) for row in block]  # type: ignore[misc]
+                block[:] = [row if len(row) > NARROW else (*row, 0, None) for row in block]
             self._hash.update(self._parquet.add(block, self._flushed))
             if self.kept is not None:
                 self.kept += [Event(*row) for row in block]

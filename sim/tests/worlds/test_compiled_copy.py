@@ -99,3 +99,19 @@ def test_scenarios_without_pods_have_their_stored_hashes() -> None:
     """The golden scenarios."""
     stored = json.loads(RENEW.with_name("hashes.json").read_text())
     assert json.loads(of(Path(COPY), str(RENEW), *sorted(stored))) == stored
+
+
+REPLICATE = """
+from pathlib import Path
+from slurmtwin.campaign.fault_judging import find_fault_groups
+from slurmtwin.campaign.replications import Variant, batches, run_batch
+(group,) = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")])
+(batch,) = batches(group.path, group.folders[0], group.version, Variant(), 2)
+print(run_batch(batch).tolist())
+"""
+
+
+@needs_copy
+def test_replications_keep_their_rows_and_are_equal_in_both() -> None:
+    """Rows that are kept have two lengths, those of pods and the others."""
+    assert of(Path(COPY), "-c", REPLICATE) == of(ROOT, "-c", REPLICATE)
