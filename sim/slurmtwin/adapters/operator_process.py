@@ -454,8 +454,10 @@ def _answer(done: Done) -> Callable[[Any], None]:
 
 
 def _labelled(pod: Pod, action: a.LabelPod) -> Pod:
-    kept = {key: value for key, value in pod.meta.labels.items() if key != action.key}
-    labels = kept if action.value is None else {**kept, action.key: action.value}
+    labels = dict(pod.meta.labels)
+    labels.pop(action.key, None)
+    if action.value is not None:
+        labels[action.key] = action.value
     return changed(pod, meta=changed(pod.meta, labels=labels))
 
 

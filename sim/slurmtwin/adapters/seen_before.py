@@ -72,7 +72,16 @@ class NodeSetViews:
         """Look at what has changed alone. False: that is not enough, look()."""
         if self._whole or self._spec is not spec:
             return False
-        pods, nodes = list(self.pods), list(self.nodes)
+        if not (self._see_pods(name) and self._see_nodes(spec)):
+            return False
+        self._new_pods, self._new_nodes = {}, {}
+        return True
+
+    def _see_pods(self, name: str) -> bool:
+        """Those that have another version; False: one was bound elsewhere."""
+        if not self._new_pods:
+            return True
+        pods = list(self.pods)
         for uid, pod in self._new_pods.items():
             place = self._pod_places.get(uid)
             if place is None:
@@ -82,6 +91,14 @@ class NodeSetViews:
                 return False
             pods[place] = view
             self._seen_pods[uid] = (pod, view)
+        self.pods = _kept(self.pods, pods)
+        return True
+
+    def _see_nodes(self, spec: NodeSetSpec) -> bool:
+        """Those that have another version; False: others may be used than before."""
+        if not self._new_nodes:
+            return True
+        nodes = list(self.nodes)
         for key, node in self._new_nodes.items():
             seen = node_view(node, spec, 0)
             before = self._seen_nodes[key][1]
@@ -90,8 +107,7 @@ class NodeSetViews:
             self._seen_nodes[key] = (node, seen)
             if key in self._node_places:
                 nodes[self._node_places[key]] = seen
-        self.pods, self.nodes = _kept(self.pods, pods), _kept(self.nodes, nodes)
-        self._new_pods, self._new_nodes = {}, {}
+        self.nodes = _kept(self.nodes, nodes)
         return True
 
     def look(self, name: str, spec: NodeSetSpec, pods: list[Pod], nodes: list[tuple[Node, int]]) -> None:

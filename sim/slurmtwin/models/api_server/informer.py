@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from slurmtwin.contract.clock import MINUTE, MS, SECOND
 from slurmtwin.models.api_server.errors import ApiError
 from slurmtwin.models.api_server.objects import AnyObject, Custom, Object, key_of
-from slurmtwin.models.api_server.watch import DELETED, Wanted, Watch
+from slurmtwin.models.api_server.watch import DELETED, MODIFIED, Wanted, Watch, more_than_marks
 
 if TYPE_CHECKING:
     from slurmtwin.models.api_server.client import Client
@@ -33,6 +33,8 @@ class Informer(Generic[AnyObject]):
         self._node = node
         self._wanted = wanted
         self._told: list[Changed] = [changed] if changed is not None else []
+        self._readers: list[Changed] = list(self._told)
+        """Those of them who read labels and annotations."""
         self.cache: dict[str, AnyObject] = {}
         """Key -> object, as far as this process knows."""
         self.version = 0
@@ -49,9 +51,11 @@ class Informer(Generic[AnyObject]):
         """List and watch."""
         self._client.read(self._list, self._listed)
 
-    def tell(self, changed: Changed) -> None:
-        """One more who is told."""
+    def tell(self, changed: Changed, marks: bool = True) -> None:
+        """One more who is told; marks: also where labels or annotations of a pod alone are other ones."""
         self._told.append(changed)
+        if marks:
+            self._readers.append(changed)
 
     def get(self, key: str) -> AnyObject | None:
         """The object as last seen."""
@@ -88,10 +92,13 @@ class Informer(Generic[AnyObject]):
         if self._client.connected and not self._held:
             self._watch.release()
 
-    def _changed(self, old: AnyObject | None, new: AnyObject | None) -> None:
+    def _changed(self, old: Any, new: Any) -> None:
         self.version += 1
-        for told in self._told:
-            told(old, new)
+        told = self._told
+        if len(told) != len(self._readers) and new is not None and not more_than_marks(MODIFIED, old, new):
+            told = self._readers
+        for tell in told:
+            tell(old, new)
 
     def happened(self, verb: str, item: Object) -> None:
         """The watch says so."""
@@ -103,7 +110,7 @@ class Informer(Generic[AnyObject]):
             return
         old = self.cache.get(key)
         self.cache[key] = item  # type: ignore[assignment]
-        self._changed(old, item)  # type: ignore[arg-type]
+        self._changed(old, item)
 
     def broken(self) -> None:
         """The server has gone: list and watch again."""

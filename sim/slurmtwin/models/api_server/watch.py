@@ -10,7 +10,7 @@ from slurmtwin.engine.daemon_clock import DaemonClock
 
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
-    from slurmtwin.models.api_server.objects import Object
+    from slurmtwin.models.api_server.objects import Object, Pod
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
@@ -35,15 +35,14 @@ never arrives, so it costs nothing. Caches read nothing that it leaves out.
 """
 
 
-def more_than_marks(verb: str, old: Object | None, new: Object) -> bool:
-    """Something beside labels and annotations changed: of those alone a kubelet hears in vain."""
+def more_than_marks(verb: str, old: Pod | None, new: Pod) -> bool:
+    """Something of a pod beside labels and annotations changed: of those alone a kubelet hears in vain."""
     if verb != MODIFIED or old is None:
         return True
     before, now = old.meta, new.meta
     return (
-        getattr(old, "spec", None) is not getattr(new, "spec", None)
-        or getattr(old, "status", None) is not getattr(new, "status", None)
-        or before.deletion_ns != now.deletion_ns or before.grace_ns != now.grace_ns
+        old.spec is not new.spec or old.status is not new.status
+        or before.uid != now.uid or before.deletion_ns != now.deletion_ns or before.grace_ns != now.grace_ns
         or before.finalizers != now.finalizers or before.owner != now.owner
     )  # fmt: skip
 

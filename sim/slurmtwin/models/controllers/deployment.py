@@ -93,7 +93,7 @@ class Deployments(Controller):
         self._progress_ns: dict[str, int] = {}
         self._deployments.tell(self._changed)
         self._sets.tell(self._set_changed)
-        plane.pods.informer.tell(self._pod_changed)
+        plane.pods.informer.tell(self._pod_changed, marks=False)
 
     def _changed(self, _old: Deployment | None, new: Deployment | None) -> None:
         if new is not None:

@@ -28,7 +28,7 @@ class EndpointSlices(Controller):
         self._changed_ns: dict[str, int] = {}
         self._services.tell(self._service_changed)
         plane.informer(Endpoints)
-        plane.pods.informer.tell(self._pod_changed)
+        plane.pods.informer.tell(self._pod_changed, marks=False)
 
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
         if new is not None:

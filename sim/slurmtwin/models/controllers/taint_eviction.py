@@ -31,7 +31,7 @@ class TaintEviction:
         self._client = plane.client()
         self._planned: dict[str, _Planned] = {}
         plane.nodes.tell(self._node_changed)
-        plane.pods.informer.tell(self._pod_changed)
+        plane.pods.informer.tell(self._pod_changed, marks=False)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         before, now = _no_execute(old), _no_execute(new)

@@ -121,10 +121,9 @@ class KubeScheduler:
 
     def _matters(self, verb: str, old: Pod | None, new: Pod) -> bool:
         """Of a bound pod's labels it reads those that a rule of some pod names."""
-        return (
-            more_than_marks(verb, old, new) or not new.spec.node_name or old is None
-            or not self._ruled.isdisjoint(changed_labels(old, new))
-        )  # fmt: skip
+        if more_than_marks(verb, old, new) or not new.spec.node_name or old is None:
+            return True
+        return bool(self._ruled) and not self._ruled.isdisjoint(changed_labels(old, new))
 
     def _learn(self, names: set[str]) -> None:
         """A rule names labels: where they are new to it, it has not heard of their changes so far."""
