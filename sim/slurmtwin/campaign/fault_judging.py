@@ -127,7 +127,7 @@ def judge_faults(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Se
     for one in todo:
         one.twins = [next(places) for _ in one.reals]
         one.read_kept()
-    new = [one for one in todo if not one.times]
+    new = [one for one in todo if one.lacks]
     if options.make:
         _make(new, [[Variant(BASE)]] * len(new), options.replications, options)
         for one in new:
@@ -150,6 +150,8 @@ def _make(todo: Sequence[_Group], wanted: Sequence[Sequence[Variant]], count: in
     for one, variants in zip(todo, wanted, strict=True):
         for variant in variants:
             for place, folder in enumerate(one.group.folders):
+                if (variant, place) in one.times:
+                    continue
                 made = batches(
                     one.group.path, folder, one.group.version, variant, count,
                     seed=options.seed, cache=options.cache, world=options.world,
@@ -195,13 +197,17 @@ class _Group:
         kept = self.options.kept
         return None if kept is None else kept / f"{self.group.scenario.name}-{self.group.version}.npz"
 
-    def _made_for(self) -> str:
-        """Hash of what the replications were asked for: the scenario, its recordings, its design, the durations."""
+    @property
+    def lacks(self) -> bool:
+        """Has a recording no replications?"""
+        return any((Variant(BASE), place) not in self.times for place in self._places)
+
+    def _made_for(self, folder: Path) -> str:
+        """Hash of what a recording's replications were asked for: scenario, recording, design, durations."""
         options = self.options
         digest = hashlib.sha256(self.group.path.read_bytes())
-        for folder in self.group.folders:
-            for path in sorted(folder.iterdir()):
-                digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        for path in sorted(folder.iterdir()):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         asked = [options.seed, options.replications, options.changed, f"{options.world.__module__}"]
         digest.update(f"{asked} {options.world.__qualname__} {self.group.version}".encode())
         digest.update(design_text(self.group.scenario).encode() + POD_DURATIONS_FILE.read_bytes())
@@ -214,16 +220,28 @@ class _Group:
         found = read_table(self.table)
         if found is None:
             self.why_not = f"no replications are kept for it; {HOW_TO_MAKE} makes them"
-        elif found.made_for != self._made_for():
-            self.why_not = f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
-        elif any(found.times[BASE_KEY.format(place)][0].tolist() != self._first(place) for place in self._places):
-            self.why_not = f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
         else:
-            for key, times in found.times.items():
-                name, factor, place = key.split("|")
-                self.take(Variant(name, float(factor)), int(place), times)
+            why = [self._take_kept(found, place) for place in self._places]
+            self.why_not = next(filter(None, why), "")
         if self.options.make:
             self.why_not = ""
+        elif self.why_not:
+            self.times.clear()
+
+    def _take_kept(self, found: Table, place: int) -> str:
+        """Take what is kept of one recording; "" or why not."""
+        folder = self.group.folders[place]
+        if folder.name not in found.made_for:
+            return f"no replications are kept for recording {folder.name}; {HOW_TO_MAKE} makes them"
+        if found.made_for[folder.name] != self._made_for(folder):
+            return f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
+        if found.times[BASE_KEY.format(folder.name)][0].tolist() != self._first(place):
+            return f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
+        for key, times in found.times.items():
+            name, factor, recording = key.split("|")
+            if recording == folder.name:
+                self.take(Variant(name, float(factor)), place, times)
+        return ""
 
     @property
     def _places(self) -> range:
@@ -244,8 +262,12 @@ class _Group:
         import numpy as np
 
         if self.table is not None:
-            made = {f"{v.name}|{v.factor}|{place}": np.concatenate(t) for (v, place), t in self.times.items()}
-            write_table(self.table, Table(self._made_for(), made))
+            folders = self.group.folders
+            made = {
+                f"{v.name}|{v.factor}|{folders[place].name}": np.concatenate(times)
+                for (v, place), times in sorted(self.times.items(), key=_by_place)
+            }
+            write_table(self.table, Table({folder.name: self._made_for(folder) for folder in folders}, made))
 
     def take(self, variant: Variant, place: int, times: Times) -> None:
         """One batch of one recording, in the order of the batches."""
@@ -339,6 +361,11 @@ class _Group:
         reason = f"{len(stale)} recordings were made of another cluster, workload or fault; record it again"
         found = broken("recording is of this scenario", [reason])
         return [found.about(self.group.scenario.name, self.group.version)]
+
+
+def _by_place(entry: tuple[tuple[Variant, int], object]) -> tuple[int, str, float]:
+    (variant, place), _ = entry
+    return place, variant.name, variant.factor
 
 
 def _zero_ns(manifest: Manifest) -> int:

@@ -1,8 +1,9 @@
 """Replications that the repository keeps: a small table for each recorded fault scenario and Slurm version.
 
-A table holds the times of milestones and nothing else, beside the hash of what they were asked for (scenario,
-recordings, design, calibrated durations, seed, counts). The twin's own source is not part of the hash: a twin that
-makes other rows is found out because each check makes one replication of every recording anew.
+A table holds the times of milestones and nothing else, beside the hash of what they were asked for, recording by
+recording (scenario, recording, design, calibrated durations, seed, counts): a further repetition leaves the others as
+they are. The twin's own source is not part of the hash: a twin that makes other rows is found out because each check
+makes one replication of every recording anew.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
     Times = np.ndarray[Any, np.dtype[np.int64]]
 
 KEPT: Final = Path("scenarios/replications")
-_MADE_FOR: Final = "made_for"
+_MADE_FOR: Final = "made_for|"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Times [replication, phase, start or end] in ns by `variant|factor|recording`."""
+    """Times [replication, phase, start or end] in ns by `variant|factor|recording`, a recording by its folder."""
 
-    made_for: str
+    made_for: Mapping[str, str]
+    """Recording -> what its replications were asked for."""
     times: Mapping[str, Times]
 
 
@@ -41,8 +43,9 @@ def read_table(path: Path | None) -> Table | None:
         return None
     try:
         with np.load(path, allow_pickle=False) as found:
-            times = {key: found[key] for key in found.files if key != _MADE_FOR}
-            return Table(str(found[_MADE_FOR]), times)
+            times = {key: found[key] for key in found.files if not key.startswith(_MADE_FOR)}
+            made_for = {key.removeprefix(_MADE_FOR): str(found[key]) for key in found.files if key not in times}
+            return Table(made_for, times)
     except (OSError, ValueError, KeyError, BadZipFile):
         return None
 
@@ -52,5 +55,6 @@ def write_table(path: Path, table: Table) -> None:
     import numpy as np
 
     stream = io.BytesIO()
-    np.savez_compressed(stream, **{_MADE_FOR: np.array(table.made_for)}, **table.times)  # type: ignore[arg-type]
+    made_for = {_MADE_FOR + name: np.array(asked) for name, asked in table.made_for.items()}
+    np.savez_compressed(stream, **made_for, **table.times)  # type: ignore[arg-type]
     write_atomic(path, stream.getvalue())

@@ -82,17 +82,21 @@ def folder(tmp_path: Path) -> Path:
     """The scenario with four recordings whose evictions take 42 to 48 s."""
     path = tmp_path / "case.yaml"
     path.write_text(SCENARIO)
-    scenario = load_scenario(path)
     for place, late in enumerate((42.0, 44.1, 45.9, 48.2), 1):
-        manifest = Manifest(
-            world="kind", scenario="case", scenario_sha256="", seed=0, replication=place,
-            parameters={"epoch_ns": 0, "slurm_version": "26.05"}, results={"run_id": f"case-{place}"},
-        )  # fmt: skip
-        run = tmp_path / "recordings" / "case" / "26.05" / "pods" / str(place)
-        write_run(run, history_of(manifest, rows((20 + place) * SECOND, round(late * SECOND))), "events.jsonl.gz")
-        (run / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
-        (run / "jobs.jsonl").write_text('{"job_id": 1, "submit_ns": 1000000000}\n')
+        record(tmp_path, place, late)
     return tmp_path
+
+
+def record(folder: Path, place: int, late: float) -> None:
+    """A recording whose eviction takes so many seconds."""
+    manifest = Manifest(
+        world="kind", scenario="case", scenario_sha256="", seed=0, replication=place,
+        parameters={"epoch_ns": 0, "slurm_version": "26.05"}, results={"run_id": f"case-{place}"},
+    )  # fmt: skip
+    run = folder / "recordings" / "case" / "26.05" / "pods" / str(place)
+    write_run(run, history_of(manifest, rows((20 + place) * SECOND, round(late * SECOND))), "events.jsonl.gz")
+    (run / "scenario.resolved.json").write_text(load_scenario(folder / "case.yaml").model_dump_json(by_alias=True))
+    (run / "jobs.jsonl").write_text('{"job_id": 1, "submit_ns": 1000000000}\n')
 
 
 def judged(folder: Path, world: replications.World = stand_in, **more: object) -> Section:
@@ -164,6 +168,21 @@ def test_kept_replications_are_read_again(folder: Path) -> None:
     assert len(list(cache.iterdir())) == 2 * len(batches_made)
     prune(cache, 5)
     assert len(list(cache.iterdir())) == 5
+
+
+def test_a_further_repetition_leaves_the_replications_of_the_others(folder: Path) -> None:
+    """Ten sorts before two: a recording is known by its name, not by its place; what is kept equals what is made."""
+    kept = folder / "kept"
+    judged(folder, kept=kept)
+    record(folder, 10, 47.0)
+    assert "recording 10" in reason(judged(folder, kept=kept, make=False))
+    cache = folder / "cache"
+    more = judged(folder, cache=cache, kept=kept)
+    assert len(list(cache.iterdir())) == 4 + 4 + 2 * 2  # of the new one alone
+    (table,) = kept.iterdir()
+    before = table.read_bytes()
+    assert [v.to_dict() for v in judged(folder, kept=kept, anew=True).verdicts] == [v.to_dict() for v in more.verdicts]
+    assert table.read_bytes() == before
 
 
 def test_nothing_is_made_where_only_kept_replications_are_asked_for(folder: Path) -> None:
