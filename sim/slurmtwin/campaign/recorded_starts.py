@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
+from statistics import median_low
 from typing import Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND
@@ -38,7 +40,7 @@ class RecordedStarts:
         self._firsts: dict[str, int] = {}
         """Field of StartTimes -> the first sight of something, the smallest time of its rows."""
         self._leases: dict[str, int] = {}
-        self._relists: dict[str, tuple[int, ...]] = {}
+        self._relists: dict[str, list[int]] = {}
         self._syncs: dict[str, int] = {}
         self._names: dict[str, str] = {}
         """Pod -> what it is called in StartTimes."""
@@ -95,8 +97,7 @@ class RecordedStarts:
             elif seen.get("app") == "slurmd":
                 self._first("made_ns", at_ns)
         elif row.node and kind == Kind.KUBELET_RELISTED:
-            node = kube_node(row.node)
-            self._relists[node] = (*self._relists.get(node, ())[-1:], at_ns)
+            self._relists.setdefault(kube_node(row.node), []).append(at_ns)
         elif kind == Kind.POD_SYNCED:
             self._syncs[str(json.loads(row.detail)["pod"])] = at_ns
         elif row.node and kind == Kind.POD_SCHEDULED:
@@ -126,9 +127,7 @@ class RecordedStarts:
             submit_ns=self._submits,
             fault_ns=tuple(self._injected[key] for key in self._keys),
             lease_ns=self._leases,
-            relist_ns={node: (at[0], at[1]) for node, at in self._relists.items() if len(at) == 2}
-            if self._keys
-            else {},
+            relist_ns=self._relisted() if self._keys else {},
             sync_ns=self._synced() if self._keys else {},
             full_pass_ns=stood.get("full_pass_ns"),
             cycle_ns=stood.get("cycle_ns"),
@@ -137,6 +136,14 @@ class RecordedStarts:
             pod_node=self._pods,
             pings=tuple(self._pings),
         )
+
+    def _relisted(self) -> dict[str, tuple[int, int]]:
+        """The median pause: one in twenty looks takes 20 ms and more, and the next one does not."""
+        return {
+            node: (at_ns[-1], median_low(b - a for a, b in pairwise(at_ns)))
+            for node, at_ns in self._relists.items()
+            if len(at_ns) > 1
+        }
 
     def _synced(self) -> dict[str, int]:
         """Of pods with one name the last one counts."""

@@ -6,7 +6,7 @@ Nothing in the API tells of either; a recording has them from the kubelets' own 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from slurmtwin.engine.environment import Environment
+    from slurmtwin.engine.random_streams import RandomStreams
     from slurmtwin.models.kubelet.machine import Machine
     from slurmtwin.models.kubelet.relist import Ticks
     from slurmtwin.worlds.start_times import StartTimes
@@ -26,6 +27,10 @@ syncLoop looks each second which pods are due."""
 REMOUNT_NS: Final = 100 * MS
 """A sync asks for the pod's volumes anew: the populator's loop takes that up, the reconciler's mounts, each within so
 long (volume_manager.go, desiredStateOfWorldPopulatorLoopSleepPeriod and reconcilerLoopSleepPeriod)."""
+EXIT_NS: Final = (60 * MS, 140 * MS)
+"""containerd deletes the task, which runs runc, before it calls a container ended (internal/cri/server/events.go,
+handleContainerExit): relists 89 and 105 ms after a SIGKILL still saw it run, those 133 and 159 ms after it did not (x1
+22.05 #6; x62-slurmd-crash-main 26.05 #1, 22.05 #2; s1c #5). Where the looks are drawn StartCosts.stop stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +82,28 @@ class Resync:
 class KubeletPhases:
     """What a recording says of them; without rows of the kubelets nothing."""
 
-    def __init__(self, machines: Mapping[str, Machine], times: StartTimes, usual_ns: int) -> None:
+    def __init__(
+        self, machines: Mapping[str, Machine], times: StartTimes, usual_ns: int, streams: RandomStreams
+    ) -> None:  # fmt: skip
         self._machines = machines
         self._times = times
         self._usual_ns = usual_ns
         """A kubelet's own pause between two relists, as no verdict has scaled it."""
+        self._exit = streams.uniform_ns("runtime.exit", *EXIT_NS)
 
     def start(self, env: Environment) -> None:
         """Each kubelet that the recording has stands on its last relist from then on."""
-        for name, (before_ns, last_ns) in self._times.relist_ns.items():
+        for name, (last_ns, pause_ns) in self._times.relist_ns.items():
             if name in self._machines and last_ns >= env.now_ns:
-                env.call_at(last_ns, self._relisted, (name, max(0, last_ns - before_ns - self._usual_ns)))
+                env.call_at(last_ns, self._relisted, (name, max(0, pause_ns - self._usual_ns)))
 
     def _relisted(self, mark: tuple[str, int]) -> None:
         """The pause begins when a relist has ended (generic.go, wait.Until): what it takes moves the next one."""
         name, took_ns = mark
         machine = self._machines[name]
         if machine.kubelet is not None:
-            machine.kubelet.relist.stand(machine.settings.defaults.relist_ns + took_ns)
+            machine.kubelet.relist.stand(machine.settings.defaults.relist_ns, took_ns)
+            machine.runtime.costs = replace(machine.runtime.costs, stop=self._exit)
 
     def last_sync(self, pod: Pod, came_up_ns: int) -> LastSync:
         """Of a pod whose containers came up then; a recorded sync before that is not the last one."""

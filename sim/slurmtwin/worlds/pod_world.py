@@ -321,7 +321,7 @@ class KubePart:
         self._costs = self._start_costs()
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
         usual_ns = kubelet_defaults(version).relist_ns
-        self.phases = KubeletPhases(self.machines, options.times, usual_ns)
+        self.phases = KubeletPhases(self.machines, options.times, usual_ns, streams)
         self.operator: OperatorPart | None = None
         self.bridge: BridgePart | None = None
         if is_bridge(scenario):

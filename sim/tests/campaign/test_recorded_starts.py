@@ -97,7 +97,7 @@ def test_the_last_full_pass_and_cycle_before_the_fault_are_known() -> None:
 
 
 def test_the_last_relists_and_syncs_before_the_fault_are_known() -> None:
-    """Two relists of each kubelet tell its period; one alone does not. Without a fault they are nobody's start."""
+    """Two relists of a kubelet tell its pause, one alone does not. Without a fault they are nobody's start."""
     fault = {"at": "20s", "kind": "process.signal", "target": "slurmctld"}
     nodes = [{"NodeName": "w-0"}]
     document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": nodes}, "faults": [fault], "pods": {}}
@@ -119,7 +119,7 @@ def test_the_last_relists_and_syncs_before_the_fault_are_known() -> None:
     ]  # fmt: skip
     manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
     found = start_times(manifest, Scenario.model_validate(document), rows)
-    assert found.relist_ns == {"worker1": (19_010 * MS, 20_022 * MS)}
+    assert found.relist_ns == {"worker1": (20_022 * MS, 1_010 * MS)}
     assert found.sync_ns == {"w-0": -3 * SECOND, "slurmctld": -5 * SECOND}
     quiet = start_times(manifest, Scenario.model_validate({**document, "faults": []}), rows)
     assert (quiet.relist_ns, quiet.sync_ns) == ({}, {})

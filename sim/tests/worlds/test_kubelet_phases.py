@@ -43,32 +43,39 @@ def started_again(relists: Mapping[str, tuple[int, int]], replication: int = 0, 
 def on_all(before_ns: int, pause_ns: int = SECOND) -> dict[str, tuple[int, int]]:
     """The last relist on each node so long before the fault."""
     last_ns = FAULT_NS - before_ns
-    return dict.fromkeys(NODES, (last_ns - pause_ns, last_ns))
+    return dict.fromkeys(NODES, (last_ns, pause_ns))
 
 
 def test_a_dead_container_is_seen_at_the_relist_after_the_recorded_ones() -> None:
     """Whatever the replication's own draws are: without the rows each has its own phase."""
-    first = started_again(on_all(900 * MS))
-    assert [started_again(on_all(900 * MS), number) for number in (1, 2)] == [first, first]
-    assert started_again(on_all(400 * MS)) == first + 500 * MS
+    first = started_again(on_all(800 * MS))
+    assert [started_again(on_all(800 * MS), number) for number in (1, 2)] == [first, first]
+    assert started_again(on_all(400 * MS)) == first + 400 * MS
     assert len({started_again({}, number) for number in range(3)}) == 3
 
 
 def test_a_relist_that_takes_long_moves_the_next_one() -> None:
-    """The pause of 1 s begins at its end."""
-    assert started_again(on_all(900 * MS, SECOND + 20 * MS)) == started_again(on_all(900 * MS)) + 20 * MS
+    """The pause of 1 s begins at its end, and so does the sync of a pod that has changed."""
+    assert started_again(on_all(800 * MS, SECOND + 20 * MS)) == started_again(on_all(800 * MS)) + 2 * 20 * MS
 
 
 @pytest.mark.parametrize(("factor", "next_ms"), [(0.5, 520), (1, 1020), (2, 2020)])
 def test_another_period_stands_on_the_same_relist(factor: float, next_ms: int) -> None:
     """What the relist itself takes is no part of the rule that a verdict halves and doubles."""
     rest_ns = started_again(on_all(500 * MS)) - 500 * MS
-    assert started_again(on_all(300 * MS, SECOND + 20 * MS), factor=factor) == (next_ms - 300) * MS + rest_ns
+    assert started_again(on_all(300 * MS, SECOND + 20 * MS), factor=factor) == (next_ms - 300 + 20) * MS + rest_ns
+
+
+@pytest.mark.parametrize(("look_ms", "looks"), [(55, 1), (145, 0)])
+def test_a_container_that_has_just_died_is_seen_a_look_later(look_ms: int, looks: int) -> None:
+    """The runtime calls it ended when it has deleted its task."""
+    rest_ns = started_again(on_all(500 * MS)) - 500 * MS
+    assert started_again(on_all(SECOND - look_ms * MS)) == look_ms * MS + looks * SECOND + rest_ns
 
 
 def test_relists_on_another_node_say_nothing() -> None:
     """slurmctld's pod is on none of it."""
-    elsewhere = {"worker9": (FAULT_NS - 2 * SECOND, FAULT_NS - SECOND)}
+    elsewhere = {"worker9": (FAULT_NS - SECOND, SECOND)}
     assert started_again(elsewhere) == started_again({})
 
 

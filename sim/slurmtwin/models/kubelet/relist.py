@@ -50,6 +50,8 @@ class Relist:
         self._dirty: dict[str, None] = {}
         self._next: Call | None = None
         """The relist that will find something."""
+        self._took_ns = 0
+        """What a relist takes; pods are synced at its end. Where its time is drawn, that is part of the draw."""
         self.silent_since_ns: int | None = None
         """When relisting began to fail, while it fails."""
 
@@ -79,9 +81,10 @@ class Relist:
         if self._next is None:
             self._next = self._clock.call_at(self.ticks.next_after(self._clock.now_ns), self._relist)
 
-    def stand(self, period_ns: int) -> None:
-        """A relist is now, and the next ones follow it at this period: where a recording has them."""
-        self.ticks = Ticks(self._clock.now_ns, period_ns)
+    def stand(self, pause_ns: int, took_ns: int) -> None:
+        """A relist is now: where a recording has it. The next ones follow, each a pause after the end of the last."""
+        self.ticks = Ticks(self._clock.now_ns, pause_ns + took_ns)
+        self._took_ns = took_ns
         if self._next is not None and self._next.pending:
             self._next.cancel()
             self._relist(None)
@@ -100,7 +103,14 @@ class Relist:
             before = self._seen.get(uid)
             self._seen[uid] = now
             if before is None or now.runs != before.runs or now.sandbox != before.sandbox or now.ip != before.ip:
-                self._changed(uid)
+                if self._took_ns:
+                    self._clock.call_in(self._took_ns, self._tell, uid)
+                else:
+                    self._changed(uid)
+
+    def _tell(self, uid: str) -> None:
+        """The relist has ended."""
+        self._changed(uid)
 
     def forget(self, uid: str) -> None:
         """The pod is gone for good."""
