@@ -85,6 +85,8 @@ GRACE: Final = "node-monitor-grace-period"
 MOUNTED_NS: Final = 300 * MS
 """The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
 podAttachAndMountRetryInterval)."""
+LEAST_SANDBOX_NS: Final = 50 * MS
+"""A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
 SLURMD_BYTES: Final = 5 << 20
 """What slurmd frees when the kernel takes it (models/slurm_pods/settings.py)."""
 START_BYTES: Final = 6 << 20
@@ -390,7 +392,8 @@ class KubePart:
         return lambda: begin() + wait()
 
     def _start_costs(self) -> StartCosts:
-        """Sandbox and mounts are what a pod's start has beyond its container's.
+        """Sandbox and mounts are what a pod's start has beyond its container's: one draw for the pod, one for the part
+        of it that is the container's.
 
         Probes tick from the end of the mounts on. An operator's pods are later by a look: their Secrets are not there
         at the first.
@@ -398,19 +401,26 @@ class KubePart:
         world = self._world
         pod, alone = world.draw("pod-start"), world.draw("pod-start-alone")
         container, single = world.draw("container-start"), world.draw("container-start-alone")
-        part_ns = MOUNTED_NS + world._middle("container-start")
-        single_ns = MOUNTED_NS + world._middle("container-start-alone")
         pods = self._scenario.pods
         looks = 2 if pods is not None and pods.operator else 1
         sharing = self._sharing
+        parts: dict[str, tuple[bool, int]] = {}
+        """Pod with a sandbox -> whether it starts alone, and its container's part."""
 
-        def sandbox() -> int:
-            if sharing.alone:
-                return sharing.stands(max(50 * MS, alone() - single_ns))
-            return sharing.takes_ns(max(50 * MS, pod() - part_ns))
+        def sandbox(uid: str) -> int:
+            by_itself = sharing.alone
+            left_ns = (alone if by_itself else pod)() - MOUNTED_NS
+            part_ns = min((single if by_itself else container)(), max(0, left_ns - LEAST_SANDBOX_NS))
+            parts[uid] = by_itself, part_ns
+            rest_ns = max(LEAST_SANDBOX_NS, left_ns - part_ns)
+            return sharing.stands(rest_ns) if by_itself else sharing.takes_ns(rest_ns)
 
-        def start() -> int:
-            return sharing.stands(single()) if sharing.alone else sharing.takes_ns(container())
+        def start(uid: str) -> int:
+            by_itself = sharing.alone
+            planned, part_ns = parts.pop(uid, (None, 0))
+            if planned is not by_itself:  # a restart, or others came or went meanwhile
+                part_ns = single() if by_itself else container()
+            return sharing.stands(part_ns) if by_itself else sharing.takes_ns(part_ns)
 
         return replace(
             StartCosts(), mount=lambda: looks * MOUNTED_NS, create=lambda: 0, sandbox=sandbox,

@@ -31,6 +31,7 @@ UNKNOWN_CODE: Final = 255
 """Exit code of containers whose machine went away under them (containerd, task not found)."""
 
 Draw = Callable[[], int]
+PodDraw = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +40,12 @@ class StartCosts:
 
     mount: Draw = lambda: 350 * MS
     """Volumes of a pod whose sources are there: the manager looks each 100 ms, the waiting sync each 300 ms."""
-    sandbox: Draw = lambda: 300 * MS
-    """Sandbox with its network."""
+    sandbox: PodDraw = lambda uid: 300 * MS  # noqa: ARG005  any pod
+    """Sandbox with its network, of the pod with that UID."""
     create: Draw = lambda: 45 * MS
     """Container made (the event Created)."""
-    start: Draw = lambda: 110 * MS
-    """Container started (the event Started): its main process runs."""
+    start: PodDraw = lambda uid: 110 * MS  # noqa: ARG005  any pod
+    """Container of that pod started (the event Started): its main process runs."""
     stop: Draw = lambda: 20 * MS
     """Main process gone -> the runtime says so."""
     clean_up: Draw = lambda: 250 * MS
@@ -162,7 +163,7 @@ class ContainerRuntime:
 
     def make_sandbox(self, pod: Pod, done: Callable[[], None]) -> None:
         """RunPodSandbox: a new network address each time."""
-        self.clock.call_in(self.costs.sandbox(), self._sandbox_made, (self.pod(pod), done))
+        self.clock.call_in(self.costs.sandbox(pod.meta.uid), self._sandbox_made, (self.pod(pod), done))
 
     def _sandbox_made(self, request: tuple[RuntimePod, Callable[[], None]]) -> None:
         found, done = request
@@ -195,7 +196,7 @@ class ContainerRuntime:
         runs = found.instances.setdefault(container.name, [])
         runs.append(instance)
         del runs[:-2]
-        self.clock.call_in(self.costs.start(), self._started, (pod, container, found, instance, done))
+        self.clock.call_in(self.costs.start(found.uid), self._started, (pod, container, found, instance, done))
 
     def _started(self, request: tuple[Pod, Container, RuntimePod, Instance, Callable[[], None]]) -> None:
         pod, container, found, instance, done = request

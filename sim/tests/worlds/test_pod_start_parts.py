@@ -1,0 +1,43 @@
+"""What a pod's start takes is drawn once: its container's part is a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.start_times import StartTimes
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
+ALONE_NS = 1200 * MS
+PARTS_NS = tuple(100 * MS + 200 * MS * place for place in range(5))
+DELETED_NS = 26 * SECOND
+
+
+def rows(replication: int, part_ns: Iterable[int]) -> list[Event]:
+    """A worker's pod is deleted, and the next one starts alone; `part_ns`: equally likely parts of its container."""
+    durations = {**still_durations(), "pod-start-alone": (ALONE_NS,), "container-start-alone": tuple(part_ns)}
+    times = StartTimes(slurmctld_ns=-20 * SECOND, fault_ns=(DELETED_NS,))
+    options = TwinOptions(keep=True, times=times, durations=durations, replication=replication)
+    return run_scenario(load_scenario(FAULTS / "x46-pod-force-deleted.yaml"), FAULTS, options).kept or []
+
+
+def spans(replication: int) -> tuple[int, int]:
+    """From the new pod's binding, and from its sandbox (the event Pulled), until its container runs, ns."""
+    found = [row for row in rows(replication, PARTS_NS) if row.t_ns > DELETED_NS and row.actor == "apiserver"]
+    bound = next(row for row in found if row.kind is Kind.POD_SCHEDULED)
+    checked = next(row for row in found if row.kind is Kind.KUBE_EVENT and '"Pulled"' in (row.detail or ""))
+    runs = next(row for row in found if row.kind is Kind.KUBE_EVENT and '"Started"' in (row.detail or ""))
+    return runs.t_ns - bound.t_ns, runs.t_ns - checked.t_ns
+
+
+def test_the_part_of_the_container_moves_no_pods_start() -> None:
+    """A request to the API server and a watch are all that is left of a spread; the container's own part differs."""
+    found = [spans(replication) for replication in range(6)]
+    whole, parts = zip(*found, strict=True)
+    assert all(abs(span - ALONE_NS) < 50 * MS for span in whole)
+    assert max(parts) - min(parts) > 200 * MS
