@@ -16,11 +16,16 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import Scenario
+from slurmtwin.models.slurmctld.background import steady
 from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 from slurmtwin.worlds.start_times import StartTimes
 
 MOST_LAG_MS: Final = 8
 """A coarse clock moves each 4 ms or oftener (the kernel's HZ), and the loop needs its own time."""
+
+
+FEWEST_ROUNDS: Final = 10
+"""Of the loop of 22.05: over fewer of them its sleeps differ too much."""
 
 
 class RecordedStarts:
@@ -49,6 +54,7 @@ class RecordedStarts:
         self._stood: dict[str, int] = {}
         """Field of StartTimes -> when something with a period came last."""
         self._looks: list[int] = []
+        self._rounds = None if steady(scenario.slurm.version) else Rounds()
 
     def take(self, row: Any) -> None:
         """The next row: contract.events' columns are its attributes."""
@@ -77,6 +83,8 @@ class RecordedStarts:
             self._pings.append((at_ns, str(row.node)))
         if kind in (Kind.SCHED_MAIN_PASS, Kind.NODE_PINGED):
             self._stood["look_ns"] = at_ns
+        if kind == Kind.NODE_PINGED and self._rounds is not None:
+            self._rounds.look(at_ns)
         if kind == Kind.SCHED_BACKFILL_CYCLE:
             self._stood["cycle_ns"] = at_ns
         elif kind == Kind.SCHED_MAIN_PASS and json.loads(row.detail).get("depth") == "full":
@@ -132,6 +140,7 @@ class RecordedStarts:
             full_pass_ns=stood.get("full_pass_ns"),
             cycle_ns=stood.get("cycle_ns"),
             look_ns=stood.get("look_ns"),
+            round_ns=self._rounds.mean_ns() if self._rounds is not None and self._keys else None,
             clock_lag_ns=clock_lag_ns(self._looks, self._epoch_ns),
             pod_node=self._pods,
             pings=tuple(self._pings),
@@ -148,6 +157,26 @@ class RecordedStarts:
     def _synced(self) -> dict[str, int]:
         """Of pods with one name the last one counts."""
         return {self._names.get(pod, pod.rpartition("/")[2]): at_ns for pod, at_ns in self._syncs.items()}
+
+
+class Rounds:
+    """What a round of 22.05's loop takes, from ticks of its ping cycle: looks that lie some rounds apart."""
+
+    def __init__(self) -> None:
+        self._looks_ns: list[int] = []
+
+    def look(self, at_ns: int) -> None:
+        """A tick; rows of one tick come within a moment."""
+        if not self._looks_ns or at_ns - self._looks_ns[-1] > SECOND:
+            self._looks_ns.append(at_ns)
+
+    def mean_ns(self) -> int | None:
+        """Between the first tick and the last; None where they are less than FEWEST_ROUNDS apart."""
+        if not self._looks_ns:
+            return None
+        between_ns = self._looks_ns[-1] - self._looks_ns[0]
+        rounds = sum(round((last - first) / SECOND) for first, last in pairwise(self._looks_ns))
+        return between_ns // rounds if rounds >= FEWEST_ROUNDS else None
 
 
 def clock_lag_ns(looks_ns: Iterable[int], epoch_ns: int) -> int:

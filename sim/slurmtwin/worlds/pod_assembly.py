@@ -49,6 +49,7 @@ class PodAssembly(Assembly):
             self.state.built(ctld)
         lifecycle = ctld.nodes_lifecycle
         assert isinstance(lifecycle, NodeLifecycle)
+        lifecycle.told_at_looks = True
         lifecycle.pings.told = partial(_asked, ctld)
         lifecycle.pings.first_tick_s = -(-self.first_tick_ns // SECOND)
         scheduler = ctld.schedulers

@@ -116,6 +116,7 @@ class PodWorld(TwinWorld):
         self._pods: PodsSection = scenario.pods
         self._durations = {**still_durations(), **options.durations}
         self._scaled = options.scaled
+        self._still = options.still
         self._lag = "main-pass" if steady(conf.version) else "loop-round"
         """The duration that slurmctld's loop is late by."""
         message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
@@ -163,10 +164,11 @@ class PodWorld(TwinWorld):
 
     def _own_costs(self, costs: HostCosts) -> HostCosts:
         """Costs of this host: drawn once where the models take one value, else by `_noise`."""
-        lag_ns = self.draw(self._lag)()
+        self._lag_ns = self.draw(self._lag)()
         return replace(
-            costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), slurmctld_start_ns=0, loop_lag_ns=lag_ns,
-            slurmd_start_ns=0, launch_ns=self._middle("script-launch"), exit_notice_ns=self._middle("exit-notice"),
+            costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), loop_lag_ns=self._lag_ns,
+            slurmctld_start_ns=0, slurmd_start_ns=0, launch_ns=self._middle("script-launch"),
+            exit_notice_ns=self._middle("exit-notice"),
         )  # fmt: skip
 
     def _middle(self, name: str) -> int:
@@ -233,7 +235,18 @@ class PodWorld(TwinWorld):
         """A look of slurmctld's loop that the recording has."""
         loop = self.cluster.ctld.background if self.cluster.ctld is not None else None
         if isinstance(loop, BackgroundLoop):
-            loop.look_then()
+            loop.look_then(self._round_ns())
+
+    def _round_ns(self) -> int | None:
+        """A round of 22.05's loop: as long as those before the first fault, by as much longer or shorter as at rest.
+
+        What it takes beyond its second is how late ten sleeps end, which is the host's load: 1.4 to 8 ms.
+        """
+        known_ns = self._times.round_ns
+        if known_ns is None or self._still:
+            return known_ns
+        apart_ns = abs(known_ns - SECOND - self._lag_ns)
+        return self.streams.uniform_ns("loop_round", known_ns - apart_ns, known_ns + apart_ns)()
 
     def _full_pass_then(self, _argument: object) -> None:
         """A full main pass that the recording has."""

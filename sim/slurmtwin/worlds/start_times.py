@@ -50,6 +50,8 @@ class StartTimes:
     """Likewise the last backfill cycle."""
     look_ns: int | None = None
     """Likewise the last look of slurmctld's loop that a pass or a ping shows."""
+    round_ns: int | None = None
+    """Likewise what a round of 22.05's loop took; None: not known, or of another version."""
     clock_lag_ns: int = CAUGHT_UP_NS
     """How far time(NULL) of the host was behind the clock that wakes slurmctld's loop (models, coarse_clock.py)."""
     pod_node: Mapping[str, str] = field(default_factory=dict)

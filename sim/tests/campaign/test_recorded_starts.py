@@ -70,6 +70,32 @@ def test_ticks_that_pinged_before_the_fault_are_known() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("version", "ticks_ms", "round_ms"),
+    [("22.05", [-1600, 18560], 1008), ("22.05", [-8000, -7995, 2080], 1008), ("22.05", [9000, 14010], None),
+     ("26.05", [-1600, 18560], None)],
+)  # fmt: skip
+def test_a_round_of_the_old_loop_is_known_from_ticks_before_the_fault(
+    version: str, ticks_ms: list[int], round_ms: int | None
+) -> None:
+    """Rows of one tick are one look; ten rounds at least; later versions look at whole seconds."""
+    fault = {"at": "20s", "kind": "pod.delete", "target": "slurmd:w-0"}
+    document = {
+        "schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"version": version, "nodes": [{"NodeName": "w-0"}]},
+        "faults": [fault], "pods": {},
+    }  # fmt: skip
+    said = json.dumps({"purpose": "ping"})
+    rows = [Event(-50 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld")]
+    rows += [Event(at * MS, Kind.NODE_PINGED, "slurmctld", node="w-0", value=1, detail=said) for at in ticks_ms]
+    rows += [
+        Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})),
+        Event(39 * SECOND, Kind.NODE_PINGED, "slurmctld", node="w-0", value=1, detail=said),
+    ]
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document), rows).round_ns
+    assert found == (None if round_ms is None else round_ms * MS)
+
+
 def test_the_last_full_pass_and_cycle_before_the_fault_are_known() -> None:
     """A pass of default depth has no period; without a fault every pass is a result."""
     fault = {"at": "20s", "kind": "pod.delete", "target": "slurmd:w-0"}

@@ -275,8 +275,43 @@ def test_a_coarse_clock_shows_a_tick_in_its_second_or_one_later(
     r = rig("26.05", slurmds=0b1110)
     r.ctld.nodes_lifecycle.pings.clock = Late(late)
     r.ctld.nodes_lifecycle.late_answers = False
+    r.ctld.nodes_lifecycle.told_at_looks = True
     r.until(2000)
     assert r.times(Kind.NODE_NOT_RESPONDING)[0] == pytest.approx(told, abs=0.001)
+
+
+def test_a_cycle_of_22_05_is_over_within_its_second(rig: Callable[..., Any]) -> None:
+    """is_ping_done() asks no clock: a ping of x.90 is lost at x.175, and the next tick is at the look of that second.
+
+    So two lost pings are 12 s apart; a cycle that counted as done from the next whole second on would make them 13.
+    """
+    r = rig("22.05", start_s=0.35, SlurmdTimeout=15)
+    r.until(2.65)  # Unix seconds end at .75 here
+    r.ctld.background.look_then()
+    r.until(10)
+    r.cluster.slurmds.stop(1, crashed=True)
+    r.until(60)
+    lost = r.times(Kind.NODE_PINGED)
+    assert lost[1] - lost[0] == pytest.approx(12)
+
+
+def test_the_log_of_22_05_names_silent_nodes_at_the_next_look(rig: Callable[..., Any]) -> None:
+    """node_no_resp_msg() of the loop; the node itself falls silent 0.725 s before (recorded in s2-slurmd-hang)."""
+    r = rig("22.05", start_s=0.35, slurmds=0b1110)
+    r.ctld.nodes_lifecycle.told_at_looks = True
+    r.until(2.9)
+    r.ctld.background.look_then()
+    r.until(30)
+    assert r.times(Kind.NODE_NOT_RESPONDING) == [pytest.approx(15.9)]
+
+
+def test_rounds_that_a_recording_shows_go_on_from_its_look(rig: Callable[..., Any]) -> None:
+    """Looks at 2.9 and each 1.01 s from there: the first tick, due in second 3, comes at 3.91."""
+    r = rig("22.05", start_s=0.35, slurmds=0b1110)
+    r.until(2.9)
+    r.ctld.background.look_then(1_010_000_000)
+    r.until(30)
+    assert r.times(Kind.NODE_PINGED) == [pytest.approx(3.91 + 11.275)]
 
 
 def test_how_often_it_is_late_is_known_from_quiet_runs_alone() -> None:

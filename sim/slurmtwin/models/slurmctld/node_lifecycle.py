@@ -59,6 +59,8 @@ class NodeLifecycle:
         self.appends_reason = ctld.conf.version != "22.05"
         """Since 23.02 a new reason is added behind the old one (node_mgr.c set_node_reason())."""
         self.late_answers = ctld.conf.version != "22.05"
+        self.told_at_looks = False
+        """The log names silent nodes at the loop's next look (in pods); else in the moment they fall silent."""
         self.power: PowerSave | None = None
         """Power saving, where it is configured (power_save_test())."""
         self._reasoned = 0
@@ -423,11 +425,11 @@ class NodeLifecycle:
     def _tell_silent(self, node: Node) -> None:
         """The log has it at the loop's next look (node_no_resp_msg(), each second at debug level `debug`)."""
         ctld, clock = self.ctld, self.pings.clock
-        if clock is None:
+        if not self.told_at_looks:
             ctld.emit(Kind.NODE_NOT_RESPONDING, node=node.name)
             return
-        look_ns = ctld.at_s(ctld.now_s() + 1)
-        if not clock.late():  # this second's message has gone out: the next second's look tells it
+        look_ns = ctld.background.first_look_ns(0, ctld.env.now_ns) if clock is None else ctld.at_s(ctld.now_s() + 1)
+        if clock is not None and not clock.late():  # this second's message has gone out: the next look tells it
             look_ns += SECOND if clock.late() else CAUGHT_UP_NS
 
         def tell(_argument: object) -> None:

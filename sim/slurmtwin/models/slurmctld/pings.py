@@ -336,7 +336,7 @@ class Pings:
             self._arm()
             return
         done_s = self._cycle_done_s()
-        if now_s < done_s:
+        if now_s < done_s or ctld.env.now_ns < self._cycle_end_ns:
             ctld.background.arm(Duty.PING, done_s)
             return
         if self.clock is not None and now_s > self._next_due_s:
@@ -353,9 +353,12 @@ class Pings:
     def _cycle_done_s(self) -> int:
         """From which second on a new cycle may begin (ping_nodes.c is_ping_done()).
 
-        26.05 also waits until the agent's update thread has run after the last answer (ping_updated).
+        26.05 also waits until the agent's update thread has run after the last answer (ping_updated). 22.05, which
+        looks within seconds, may look in that second before the cycle ends.
         """
         unix_ns = self._cycle_end_ns + self.ctld.epoch_ns
+        if not self.ctld.background.steady:
+            return unix_ns // SECOND
         if self.clock is not None and self._last_tick_s:
             if self._cycle_done[0] != unix_ns:
                 self._cycle_done = (unix_ns, unix_ns // SECOND + 1 + self.clock.late())
