@@ -20,16 +20,22 @@ ROOT = Path(__file__).resolve().parent
 COPIED = ("sim/slurmtwin", "reports/slurmtwin_reports", "e2e/slurmtwin_e2e", "reference_impl/slurmtwin_operator",
           "scenarios")  # fmt: skip
 MODULES = {
+    "adapters": "operator_process seen_before slurm_lists slurm_port views",
     "engine": "daemon_clock environment event_sink random_streams",
+    "models": "operator_pod",
     "models/api_server": "client collector errors heartbeats informer objects server watch work_queue",
+    "models/controllers": "controller controller_manager deployment disruption endpoints job node_lifecycle pod_gc "
+    "replica_set stateful_set taint_eviction",
     "models/kube_scheduler": "node_info queue",
     "models/kubelet": "admission back_off container_memory container_runtime image_pulls kubelet pod_actions "
     "pod_status pod_worker probe_loop program quality_of_service relist status_sender termination",
     "models/slurm_bridge": "bridge feasible objects pod_controller queue rest scheduler",
-    "models/slurmctld": "job_end job_lifecycle job_start job_submit main_pass node_counts node_lifecycle "
-    "partition_limits pending_queue scheduler slurmctld start_attempt",
+    "models/slurmctld": "backfill backfill_lengths compiled_planner job_end job_lifecycle job_start job_submit "
+    "main_pass node_counts node_lifecycle node_space node_words partition_limits pending_queue plain_planner "
+    "saved_records scheduler slurmctld start_attempt state_store uniform_search",
     "models/slurmctld/selection": "allocate asked cluster_view future node_choice select_cons_tres select_nodes "
     "shapes usage",
+    "models/slurmd": "batch_job",
     "worlds": "pod_observer",
 }
 """What a pod's life under slurm-bridge runs through (docs/speed.md), and what derives from a class of these."""

@@ -13,14 +13,14 @@ from operator import is_, is_not
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurmtwin.adapters.views import NODE_SET, node_view, pod_view
+from slurmtwin_operator.core.actions import Memory, Plan
 from slurmtwin_operator.core.nodeset import Standing, plan_node_set
-from slurmtwin_operator.core.observed import KubeNode
+from slurmtwin_operator.core.observed import KubeNode, NodeSetObserved
 from slurmtwin_operator.core.observed import Pod as PodView
 
 if TYPE_CHECKING:
     from slurmtwin.models.api_server.objects import Node, Pod
-    from slurmtwin_operator.core.actions import Memory, Plan
-    from slurmtwin_operator.core.observed import NodeSetObserved, Slurm, SlurmNode
+    from slurmtwin_operator.core.observed import Slurm, SlurmNode
     from slurmtwin_operator.core.spec import NodeSetSpec
 
 View = TypeVar("View")

@@ -154,6 +154,14 @@ class TestDeletion:
             server.delete(Pod, "ns/a", uid="another")
 
 
+def marked(item: Pod, value: str) -> Pod:
+    return replace(item, meta=replace(item.meta, labels={"mark": value}))
+
+
+def other_uid(item: Pod) -> Pod:
+    return replace(item, meta=replace(item.meta, uid="b.1"))
+
+
 class Recorder:
     """A watch's other end."""
 
@@ -326,6 +334,21 @@ class TestInformers:
         env.call_at(4 * SECOND, lambda _: server.start())
         run(env)
         assert gone == [(6600 * MS, "a")]
+
+    def test_who_reads_no_marks_is_told_of_everything_else(self, env: Environment, server: ApiServer) -> None:
+        """A label, a status, another pod of that name with the same spec and status, and its end: the cache has all."""
+        told: dict[bool, list[str]] = {True: [], False: []}
+        informer = Informer(Client(server, env), Pod)
+        for marks, uids in told.items():
+            informer.tell(lambda old, new, uids=uids: uids.append((new or old).meta.uid), marks)
+        informer.start()
+        server.create(pod())
+        env.call_at(SECOND, lambda _: server.patch(Pod, "ns/a", lambda p: marked(p, "1")))
+        env.call_at(2 * SECOND, lambda _: server.patch(Pod, "ns/a", phase("Running")))
+        env.call_at(3 * SECOND, lambda _: informer.happened("MODIFIED", other_uid(informer.cache["ns/a"])))
+        env.call_at(4 * SECOND, lambda _: informer.happened("DELETED", informer.cache["ns/a"]))
+        run(env)
+        assert told == {True: ["a.1", "a.1", "a.1", "b.1", "b.1"], False: ["a.1", "a.1", "b.1", "b.1"]}
 
     def test_a_stale_cache_catches_up_in_order(self, env: Environment, server: ApiServer) -> None:
         """hold() and release()."""

@@ -5,6 +5,7 @@ SLURMTWIN_COMPILED names a copy that was made beforehand, which takes minutes; w
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
@@ -73,6 +74,24 @@ def test_no_compiled_class_passes_a_list_of_arguments_to_its_base(script: Module
     """mypyc 2.4.1 hands `super().method(*these)` the tuple as the first argument."""
     for name in script.sources():
         assert not re.search(r"super\(\)\.\w+\([^)]*\*", (ROOT / "sim" / name).read_text()), name
+
+
+def test_types_of_a_compiled_dataclass_s_fields_are_there_when_it_runs(script: ModuleType) -> None:
+    """mypyc looks up the names of those that are not compiled themselves: importing the module fails without them."""
+    compiled = {name.removesuffix(".py").replace("/", ".") for name in script.sources()}
+    for name in script.sources():
+        tree = ast.parse((ROOT / "sim" / name).read_text())
+        unseen = {
+            alias.asname or alias.name
+            for block in tree.body if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+            for line in block.body if isinstance(line, ast.ImportFrom) and line.module not in compiled
+            for alias in line.names
+        }  # fmt: skip
+        for made in tree.body:
+            if isinstance(made, ast.ClassDef) and any("dataclass" in ast.unparse(mark) for mark in made.decorator_list):
+                fields = [field.annotation for field in made.body if isinstance(field, ast.AnnAssign)]
+                used = {part.id for field in fields for part in ast.walk(field) if isinstance(part, ast.Name)}
+                assert not used & unseen, (name, made.name, used & unseen)
 
 
 @needs_copy

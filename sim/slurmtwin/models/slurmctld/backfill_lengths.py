@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurmtwin.contract.clock import SECOND
-from slurmtwin.models.slurmctld.tables import INFINITE_S
+from slurmtwin.models.slurmctld.tables import INFINITE_S, Job, Partition
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.node_space import NodeSpace
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-    from slurmtwin.models.slurmctld.tables import Job, Partition
 
 
 @dataclass(slots=True)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from slurmtwin.contract.cluster import NodeConf
 from slurmtwin.models.slurmctld.changes import changes_in_place
+from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 from slurmtwin.models.slurmctld.tables import Job, Node
 
 if TYPE_CHECKING:
-    from slurmtwin.contract.cluster import NodeConf
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
-    from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
 
 
 @dataclass(frozen=True, slots=True)
