@@ -417,6 +417,7 @@ class KubePart:
         pods = self._scenario.pods
         looks = 2 if pods is not None and pods.operator else 1
         sharing = self._sharing
+        middle_ns = (world._middle("container-start"), world._middle("container-start-alone"))
         parts: dict[str, tuple[bool, int]] = {}
         """Pod with a sandbox -> whether it starts alone, and its container's part."""
 
@@ -431,8 +432,10 @@ class KubePart:
         def start(uid: str) -> int:
             by_itself = sharing.alone
             planned, part_ns = parts.pop(uid, (None, 0))
-            if planned is not by_itself:  # a restart, or others came or went meanwhile
+            if planned is None:  # a restart
                 part_ns = single() if by_itself else container()
+            elif planned is not by_itself:  # others came or went meanwhile: its own draw, by the other law's measure
+                part_ns = part_ns * middle_ns[by_itself] // middle_ns[planned]
             return sharing.stands(part_ns) if by_itself else sharing.takes_ns(part_ns)
 
         return replace(
