@@ -56,24 +56,20 @@ class Resync:
     def mounted_ns(self, last: LastSync, now_ns: int) -> int:
         """When a ConfigMap that changes now is in the pod.
 
-        After a recorded sync no other one was seen until now, so what is due was not due at syncLoop's last look.
+        After a recorded sync no other one was seen until now, so what is due was not due at syncLoop's last look. Where
+        that leaves nothing of the range it is due now. So it is with a pause that a verdict has halved: it would have
+        shown a later sync, and brought the file before the range of that one.
         """
-        looks = last.looks
-        if looks is None:
-            return self._chained(last.at_ns, now_ns)
+        looks, sync_ns = last.looks, last.at_ns
         low_ns, high_ns = self._range_ns
-        looked_ns = looks.last_before(now_ns)
-        due_ns = last.at_ns
-        if due_ns + high_ns > looked_ns:
-            due_ns += self._draw(max(low_ns, looked_ns - due_ns), high_ns)
-        else:  # a shorter pause than the recorded one, which a verdict asks for: syncs that the recording does not have
-            due_ns = self._chained(due_ns, looked_ns)
+        if looks is None:
+            while sync_ns <= now_ns:
+                sync_ns += self._draw(low_ns, high_ns)
+            return sync_ns
+        due_ns = looks.last_before(now_ns)
+        if sync_ns + high_ns > due_ns:
+            due_ns = sync_ns + self._draw(max(low_ns, due_ns - sync_ns), high_ns)
         return looks.next_after(due_ns) + self._draw(0, REMOUNT_NS) + self._draw(0, REMOUNT_NS)
-
-    def _chained(self, sync_ns: int, now_ns: int) -> int:
-        while sync_ns <= now_ns:
-            sync_ns += self._draw(*self._range_ns)
-        return sync_ns
 
     def _draw(self, low_ns: int, high_ns: int) -> int:
         return int(self._generator.integers(low_ns, high_ns))
