@@ -18,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.campaign.before_faults import mounted, quiet_part
+from slurmtwin.campaign.pod_spans import Interval, PodSpans, bounds
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.manifest import Manifest, read_manifest
@@ -38,17 +40,10 @@ deviation); spans that are known well (script-launch, exit-notice, submit) have 
 """
 CENTRE_SPREAD: Final = 3.0
 """Likewise its median to the middle of the intervals, times or divided by this."""
-PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound", "kube.event"})
-"""Changes that are written when they happen; the status of a container waits for the kubelet's next look."""
-STARTED_MS: Final = 50.0
-"""The kubelet sends the event of a container's start when the runtime's call is back: at most so long after its process
-runs."""
 ROUNDS: Final = 3
 """Looks of slurmctld's loop that lie further apart tell what a round takes."""
 STALLED_MS: Final = 600.0
 """A run in which one row of 20 came later than this is left out: its host stood still, and it shows for how long."""
-Interval = tuple[float, float]
-"""Bounds of a span in ms."""
 
 
 @dataclass(slots=True)
@@ -68,9 +63,11 @@ class Seen:
         runs[run].append((low, max(last[1] - first[0], low + LEAST_MS)))
 
 
-def measure(folders: Sequence[Path]) -> dict[str, Any]:
+def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> dict[str, Any]:
     """The document of worlds/pod_durations.json from quiet runs. Raises InputError where a run has a fault, or none
     of them shows anything.
+
+    under_operators: runs whose rows before the first fault tell when an operator's pods are probed, and nothing else.
     """
     from slurmtwin_reports.load import load_run
 
@@ -84,14 +81,25 @@ def measure(folders: Sequence[Path]) -> dict[str, Any]:
         if any(row.kind == "fault.injected" for row in rows):
             raise InputError("not a quiet run: a fault was injected", Where(str(folder)))
         _read(seen, run, history, rows)
-    if not seen.spans:
+    before = {folder: read_manifest(folder) for folder in under_operators}
+    before = {folder: manifest for folder, manifest in before.items() if _watch_delay_ms(manifest) <= STALLED_MS}
+    for run, folder in enumerate(before):
+        for bound, probed in mounted(quiet_part(list(load_run(folder).rows()))):
+            seen.add("volumes-mounted", run, bound, probed)
+    if not used or not seen.spans:
         raise InputError("no quiet run in pods here", hint="quiet-pods in --world kind makes one")
     return {
         "schema": POD_DURATIONS_SCHEMA,
         "origin": [_origin(manifests[folder]) for folder in used],
+        "before_fault": [_run_id(manifest) for manifest in before.values()],
         "left_out": {_run_id(manifests[folder]): delays[folder] for folder in folders if folder not in used},
         "durations": {name: _fitted(name, seen.spans[name]) for name in DURATIONS if name in seen.spans},
     }
+
+
+def under_operator(folder: Path) -> bool:
+    """Whether an operator made the workers of this recorded run."""
+    return bool(read_manifest(folder).software.get("operator"))
 
 
 def document_text(document: Mapping[str, Any]) -> str:
@@ -123,7 +131,7 @@ def _origin(manifest: Manifest) -> dict[str, Any]:
 
 
 def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
-    pods = _Pods(rows)
+    pods = PodSpans(rows)
     served = _first(rows, "slurmctld.started")
     for uid, app in pods.app.items():
         bound, runs = pods.at("pod.scheduled", uid), pods.at("container.started", uid)
@@ -144,7 +152,7 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
     for node in sorted({row.node for row in rows if row.kind == "slurmd.started" and row.node}):
         idle = (row for row in rows if row.kind == "node.state" and row.node == node)
         listed = next((row for row in idle if str(row.details.get("state", "")).startswith("IDLE")), None)
-        seen.add("registration", run, _first(rows, "slurmd.started", node), _bounds(listed) if listed else None)
+        seen.add("registration", run, _first(rows, "slurmd.started", node), bounds(listed) if listed else None)
     _read_jobs(seen, run, history, rows)
 
 
@@ -156,7 +164,7 @@ def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> N
     else:
         _read_rounds(seen, run, [row for row in rows if row.kind in ("sched.main_pass", "node.pinged")])
     for number, job in history.jobs.items():
-        own = {row.kind: _bounds(row) for row in reversed(rows) if row.job_id == number}
+        own = {row.kind: bounds(row) for row in reversed(rows) if row.job_id == number}
         sent = job.get("submit_ns", 0) / MS
         seen.add("submit", run, (sent, sent), own.get("job.submitted"))
         seen.add("script-launch", run, own.get("job.started"), own.get("script.started"))
@@ -175,71 +183,12 @@ def _read_rounds(seen: Seen, run: int, looks: Sequence[Row]) -> None:
 def _behind_second(row: Row, epoch_ns: int) -> tuple[Interval, Interval]:
     """The whole second before a row and the row, in ms; one within its error before a second is of that second."""
     second = (row.t_ns + row.t_err_ns + epoch_ns) // SECOND * SECOND - epoch_ns
-    return (second / MS, second / MS), _bounds(row)
-
-
-class _Pods:
-    """Pods of a run: first time of each change, as what stamp and receipt enclose together."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.app: dict[str, str] = {}
-        self.name: dict[str, str] = {}
-        self.checked: dict[str, Interval] = {}
-        """Pod -> its image was looked at for the first time."""
-        self._times: dict[tuple[str, str], Interval] = {}
-        receipts = {row.cause_seq: row for row in rows if row.actor == "collector" and row.cause_seq is not None}
-        started: dict[str, Interval] = {}
-        for row in rows:
-            if row.actor != "apiserver":
-                continue
-            detail = row.details
-            time = _bounds(row, receipts.get(row.seq))
-            if row.kind == "kube.event":
-                told = {"Pulled": self.checked, "Started": started}.get(str(detail.get("reason")))
-                if told is not None:
-                    told.setdefault(str(detail.get("about")).removeprefix("Pod/"), time)
-            elif row.pod_uid and row.kind in ("pod.created", "pod.scheduled", "container.started"):
-                self.app.setdefault(row.pod_uid, str(detail.get("app")))
-                self.name.setdefault(row.pod_uid, str(detail.get("pod")).rpartition("/")[2])
-                self._times.setdefault((row.kind, row.pod_uid), time)
-        for uid, name in self.name.items():
-            runs = self.at("container.started", uid)
-            if runs is not None and name in started:
-                low, high = started[name]
-                low = max(runs[0], low - STARTED_MS)
-                self._times["container.started", uid] = (low, max(low, min(runs[1], high)))
-
-    def alone(self, uid: str) -> bool:
-        """No other pod was surely or perhaps between its binding and its container while this one was."""
-
-        def start(one: str) -> Interval | None:
-            bound, runs = self.at("pod.scheduled", one), self.at("container.started", one)
-            return None if bound is None or runs is None else (bound[0], runs[1])
-
-        own = start(uid)
-        others = [start(one) for one in self.app if one != uid]
-        return own is not None and not any(o is not None and o[0] < own[1] and own[0] < o[1] for o in others)
-
-    def at(self, kind: str, uid: str) -> Interval | None:
-        """When it happened to this pod first."""
-        return self._times.get((kind, uid))
+    return (second / MS, second / MS), bounds(row)
 
 
 def _first(rows: Iterable[Row], kind: str, node: str | None = None) -> Interval | None:
     found = next((row for row in rows if row.kind == kind and node in (None, row.node)), None)
-    return None if found is None else _bounds(found)
-
-
-def _bounds(row: Row, receipt: Row | None = None) -> Interval:
-    """The interval of a row's time in ms; a change did not happen after it was received."""
-    low, high = row.t_ns - row.t_err_ns, row.t_ns + row.t_err_ns
-    received = row if row.actor == "collector" else receipt
-    if received is not None:
-        late = received.t_ns - received.t_err_ns
-        if row.kind in PROMPT and late <= high:  # else its watch was later than it mostly is: the stamp alone counts
-            low = max(low, late)
-        high = max(low, min(high, received.t_ns))
-    return low / MS, high / MS
+    return None if found is None else bounds(found)
 
 
 # the law

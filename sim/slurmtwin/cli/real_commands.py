@@ -147,11 +147,13 @@ def calibrate(recordings: str, pods: bool, out: str | None, as_json: bool) -> Ex
 
 
 def _calibrate_pods(recordings: Path, out: str | None, as_json: bool) -> ExitCode:
-    from slurmtwin.campaign.pod_calibration import document_text, measure
+    from slurmtwin.campaign.pod_calibration import document_text, measure, under_operator
     from slurmtwin.contract.manifest import write_atomic
     from slurmtwin.worlds.pod_durations import still_durations
 
-    document = measure(sorted(p.parent for p in recordings.glob("quiet-*/*/pods/*/manifest.json")))
+    recorded = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
+    quiet = [folder for folder in recorded if folder.parents[2].name.startswith("quiet-")]
+    document = measure(quiet, [folder for folder in recorded if under_operator(folder)])
     if out:
         write_atomic(Path(out), document_text(document))
     header = ("median_ms", "low_ms", "high_ms", "sigma", "known_to_ms", "runs", "count")

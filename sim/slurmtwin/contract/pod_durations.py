@@ -13,6 +13,7 @@ DURATIONS: Final[dict[str, str]] = {
     "pod-bind": "a pod is created until kube-scheduler has bound it",
     "pod-start": "a pod is bound until its container runs, the image being there",
     "pod-start-alone": "the same of a pod beside which no other one starts",
+    "volumes-mounted": "an operator's pod, others starting beside it, is bound until its probes begin",
     "container-start": "the kubelet has checked the image until the container runs (also at a restart)",
     "container-start-alone": "the same of a container beside which no pod starts",
     "claim-bind": "a claim of a new volume is created until it is bound",

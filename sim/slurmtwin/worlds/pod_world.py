@@ -408,14 +408,15 @@ class KubePart:
         """Sandbox and mounts are what a pod's start has beyond its container's: one draw for the pod, one for the part
         of it that is the container's.
 
-        Probes tick from the end of the mounts on. An operator's pods are later by a look: their Secrets are not there
-        at the first.
+        Probes tick from the end of the mounts on. An operator's pods are later: their Secrets are not there at the
+        first look. How much later workers are that start together shows before each fault; one alone is by a look.
         """
         world = self._world
         pod, alone = world.draw("pod-start"), world.draw("pod-start-alone")
         container, single = world.draw("container-start"), world.draw("container-start-alone")
         pods = self._scenario.pods
-        looks = 2 if pods is not None and pods.operator else 1
+        under_operator = pods is not None and bool(pods.operator)
+        together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
         sharing = self._sharing
         middle_ns = (world._middle("container-start"), world._middle("container-start-alone"))
         parts: dict[str, tuple[bool, int]] = {}
@@ -438,8 +439,14 @@ class KubePart:
                 part_ns = part_ns * middle_ns[by_itself] // middle_ns[planned]
             return sharing.stands(part_ns) if by_itself else sharing.takes_ns(part_ns)
 
+        def mount() -> int:
+            if not under_operator:
+                return MOUNTED_NS
+            alone = mounting.alone and sharing.alone
+            return mounting.stands(2 * MOUNTED_NS if alone else max(MOUNTED_NS, together()))
+
         return replace(
-            StartCosts(), mount=lambda: looks * MOUNTED_NS, create=lambda: 0, sandbox=sandbox,
+            StartCosts(), mount=mount, create=lambda: 0, sandbox=sandbox,
             start=start, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
         )  # fmt: skip
 

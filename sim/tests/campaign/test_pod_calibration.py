@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurmtwin.campaign import pod_calibration
+from slurmtwin.campaign import pod_calibration, pod_spans
 from slurmtwin.campaign.pod_calibration import document_text, measure
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
@@ -116,7 +116,7 @@ def test_a_prompt_change_is_no_earlier_than_its_receipt_less_the_delay_of_watche
 def bounds(stamp: Event, receipt: Event) -> tuple[float, float]:
     """As the calibration reads a change's stamp and its receipt."""
     first, second = rows_of_events([stamp, receipt])
-    return pod_calibration._bounds(first, second)
+    return pod_spans.bounds(first, second)
 
 
 @pytest.mark.parametrize(("at_us", "behind"), [(5_600, (4.8, 6.4)), (600, (0.05, 1.4)), (-500, (0.05, 0.3))])

@@ -1,0 +1,43 @@
+"""What runs under an operator show while they are still quiet: the rows before their first fault.
+
+No quiet run of its own has an operator's pods; the starts of a fault scenario's workers lie before its first fault, and
+no phase is judged there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.campaign.pod_spans import Interval, PodSpans
+
+if TYPE_CHECKING:
+    from slurmtwin_reports.history import Row
+
+PROBED_MS: Final = 10_000.0
+"""Startup and readiness probes of an operator's workers look each 10 s (core/manifests.py; Slinky's as well)."""
+LOOK_MS: Final = 300.0
+"""The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
+podAttachAndMountRetryInterval)."""
+
+
+def quiet_part(rows: Sequence[Row]) -> list[Row]:
+    """The rows before the first fault."""
+    return list(takewhile(lambda row: row.kind != "fault.injected", rows))
+
+
+def mounted(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """(bound, probes begin) of each worker's pod that gets ready, both as bounds in ms.
+
+    Probes look first when the volumes are mounted, and from then on each 10 s: the pod is ready a whole number of
+    periods behind that. What the probe and its status take is part of it. One look of the kubelet is the least.
+    """
+    pods = PodSpans(rows)
+    for uid, app in pods.app.items():
+        bound, ready = pods.at("pod.scheduled", uid), pods.at("pod.ready", uid)
+        if app == "slurmd" and bound is not None and ready is not None:
+            periods = (sum(ready) - sum(bound)) // 2 // PROBED_MS * PROBED_MS
+            first = max(ready[0] - periods, bound[1] + LOOK_MS)
+            if first < ready[1] - periods:
+                yield bound, (first, ready[1] - periods)

@@ -1,0 +1,80 @@
+"""Pods of a recorded run: when each changed, between what a stamp and its receipt enclose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import MS
+
+if TYPE_CHECKING:
+    from slurmtwin_reports.history import Row
+
+PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound", "kube.event"})
+"""Changes that are written when they happen; the status of a container waits for the kubelet's next look."""
+STARTED_MS: Final = 50.0
+"""The kubelet sends the event of a container's start when the runtime's call is back: at most so long after its process
+runs."""
+Interval = tuple[float, float]
+"""Bounds of a span in ms."""
+KINDS: Final = frozenset({"pod.created", "pod.scheduled", "container.started", "pod.ready"})
+"""Changes of a pod whose first time is kept."""
+
+
+class PodSpans:
+    """Pods of a run: first time of each change, as what stamp and receipt enclose together."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.app: dict[str, str] = {}
+        self.name: dict[str, str] = {}
+        self.checked: dict[str, Interval] = {}
+        """Pod -> its image was looked at for the first time."""
+        self._times: dict[tuple[str, str], Interval] = {}
+        receipts = {row.cause_seq: row for row in rows if row.actor == "collector" and row.cause_seq is not None}
+        started: dict[str, Interval] = {}
+        for row in rows:
+            if row.actor != "apiserver":
+                continue
+            detail = row.details
+            time = bounds(row, receipts.get(row.seq))
+            if row.kind == "kube.event":
+                told = {"Pulled": self.checked, "Started": started}.get(str(detail.get("reason")))
+                if told is not None:
+                    told.setdefault(str(detail.get("about")).removeprefix("Pod/"), time)
+            elif row.pod_uid and row.kind in KINDS:
+                self.app.setdefault(row.pod_uid, str(detail.get("app")))
+                self.name.setdefault(row.pod_uid, str(detail.get("pod")).rpartition("/")[2])
+                self._times.setdefault((row.kind, row.pod_uid), time)
+        for uid, name in self.name.items():
+            runs = self.at("container.started", uid)
+            if runs is not None and name in started:
+                low, high = started[name]
+                low = max(runs[0], low - STARTED_MS)
+                self._times["container.started", uid] = (low, max(low, min(runs[1], high)))
+
+    def alone(self, uid: str) -> bool:
+        """No other pod was surely or perhaps between its binding and its container while this one was."""
+
+        def start(one: str) -> Interval | None:
+            bound, runs = self.at("pod.scheduled", one), self.at("container.started", one)
+            return None if bound is None or runs is None else (bound[0], runs[1])
+
+        own = start(uid)
+        others = [start(one) for one in self.app if one != uid]
+        return own is not None and not any(o is not None and o[0] < own[1] and own[0] < o[1] for o in others)
+
+    def at(self, kind: str, uid: str) -> Interval | None:
+        """When it happened to this pod first."""
+        return self._times.get((kind, uid))
+
+
+def bounds(row: Row, receipt: Row | None = None) -> Interval:
+    """The interval of a row's time in ms; a change did not happen after it was received."""
+    low, high = row.t_ns - row.t_err_ns, row.t_ns + row.t_err_ns
+    received = row if row.actor == "collector" else receipt
+    if received is not None:
+        late = received.t_ns - received.t_err_ns
+        if row.kind in PROMPT and late <= high:  # else its watch was later than it mostly is: the stamp alone counts
+            low = max(low, late)
+        high = max(low, min(high, received.t_ns))
+    return low / MS, high / MS
