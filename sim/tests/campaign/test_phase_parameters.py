@@ -34,8 +34,8 @@ def spans(scenario: Scenario, phase: Phase, factor: float) -> list[int | None]:
         for name, by in changed.durations.items():
             durations[name] = tuple(round(value * by) for value in durations[name])
         rows = rows_of_events(run_twin(Replication(
-            scenario=changed.scenario, base_dir=FAULTS, jobs=list(resolve_jobs(changed.scenario, FAULTS)), times=StartTimes(),
-            seed=1, number=number, durations=durations, scaled=changed.rules,
+            scenario=changed.scenario, base_dir=FAULTS, jobs=list(resolve_jobs(changed.scenario, FAULTS)),
+            times=StartTimes(), seed=1, number=number, durations=durations, scaled=changed.rules,
         )))  # fmt: skip
         out.append(marks_of(rows, phase).length_ns)
     return out
@@ -78,7 +78,7 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
     }  # fmt: skip
     scenario = load_scenario(FAULTS / f"{where[rule]}.yaml")
     runs = [
-        run_twin(Replication(scenario=scenario, base_dir=FAULTS, jobs=list(resolve_jobs(changed.scenario, FAULTS)),
+        run_twin(Replication(scenario=scenario, base_dir=FAULTS, jobs=list(resolve_jobs(scenario, FAULTS)),
                              times=StartTimes(), seed=1, number=0, scaled={rule: factor}))
         for factor in (0.5, 2.0)
     ]  # fmt: skip
