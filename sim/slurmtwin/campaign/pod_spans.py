@@ -1,7 +1,8 @@
-"""Pods of a recorded run: when each changed, between what a stamp and its receipt enclose."""
+"""Pods of a recorded run: when each changed, between what a stamp, its receipt and logs enclose."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,7 @@ KINDS: Final = frozenset({"pod.created", "pod.scheduled", "container.started", "
 
 
 class PodSpans:
-    """Pods of a run: first time of each change, as what stamp and receipt enclose together."""
+    """Pods of a run: first time of each change, as what stamp, receipt and logs enclose together."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.app: dict[str, str] = {}
@@ -51,6 +52,39 @@ class PodSpans:
                 low, high = started[name]
                 low = max(runs[0], low - STARTED_MS)
                 self._times["container.started", uid] = (low, max(low, min(runs[1], high)))
+        self._enclose_by_logs(rows)
+
+    def _enclose_by_logs(self, rows: Sequence[Row]) -> None:
+        """Logs are known to 1 ms: a pod was bound before its kubelet synced it for the first time, and its container
+        ran after that and before its daemon served.
+        """
+        logged: dict[tuple[str, str], Interval] = {}
+        for row in rows:
+            if row.kind == "pod.synced":
+                logged.setdefault((row.kind, str(row.details.get("pod")).rpartition("/")[2]), bounds(row))
+            elif row.kind in ("slurmctld.started", "slurmd.started"):
+                logged.setdefault((row.kind, row.node or ""), bounds(row))
+        known = Counter(self.name.values())
+        for uid, name in self.name.items():
+            if known[name] > 1:
+                continue  # whose log it is cannot be told
+            app = self.app[uid]
+            synced = logged.get(("pod.synced", name))
+            serves = logged.get((f"{app}.started", name), logged.get((f"{app}.started", "")))
+            self._narrow("pod.scheduled", uid, before=synced)
+            self._narrow("container.started", uid, after=synced, before=serves)
+
+    def _narrow(self, kind: str, uid: str, after: Interval | None = None, before: Interval | None = None) -> None:
+        """It happened between these two; a bound that contradicts what is known already counts for nothing."""
+        found = self.at(kind, uid)
+        if found is None:
+            return
+        low, high = found
+        if after is not None and low < after[0] < high:
+            low = after[0]
+        if before is not None and low < before[1] < high:
+            high = before[1]
+        self._times[kind, uid] = (low, high)
 
     def alone(self, uid: str) -> bool:
         """No other pod was surely or perhaps between its binding and its container while this one was."""

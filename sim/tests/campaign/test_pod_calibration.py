@@ -103,6 +103,30 @@ def test_the_event_of_a_start_encloses_it_better_than_the_status(tmp_path: Path)
     assert events["low_ms"] <= MEDIAN_MS <= events["high_ms"]
 
 
+def test_logs_of_kubelet_and_daemon_enclose_a_start(tmp_path: Path) -> None:
+    """Stamps alone leave it open by seconds: bound 900 ms before its container runs, serving 40 ms later."""
+    bound, runs = 100 * MS, 1000 * MS
+    rows = [
+        *stamped(bound, Kind.POD_SCHEDULED, "w-0", bound + 900 * MS, 0),
+        *stamped(runs, Kind.CONTAINER_STARTED, "w-0", runs + 900 * MS, 2),
+    ]
+    logs = [
+        Event(bound + 5 * MS, Kind.POD_SYNCED, "kubelet", node="dev-worker", detail='{"pod":"ns/w-0"}'),
+        Event(runs + 40 * MS, Kind.SLURMD_STARTED, "slurmd", node="w-0"),
+        Event(runs - 500 * MS, Kind.SLURMD_STARTED, "slurmd", node="w-1"),
+    ]
+
+    def seen(events: list[Event]) -> tuple[pod_spans.Interval | None, pod_spans.Interval | None]:
+        manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 0})
+        pods = pod_spans.PodSpans(list(history_of(manifest, events).rows()))
+        return pods.at("pod.scheduled", "w-0"), pods.at("container.started", "w-0")
+
+    assert seen(rows) == ((0.0, 1000.0), (1000.0, 1900.0))
+    assert seen([*rows, *logs]) == ((0.0, 105.0), (1000.0, 1040.0))
+    unrelated = [log for log in logs if log.node == "w-1"]
+    assert seen([*rows, *unrelated]) == seen(rows)
+
+
 def test_a_prompt_change_is_no_earlier_than_its_receipt_less_the_delay_of_watches() -> None:
     """A binding is received within the run's delay of 100 ms: its second's beginning is no bound then."""
     stamp, receipt = stamped(900 * MS, Kind.POD_SCHEDULED, "w-0", 930 * MS, 0)
