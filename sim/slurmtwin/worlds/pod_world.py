@@ -116,7 +116,6 @@ class PodWorld(TwinWorld):
         self._pods: PodsSection = scenario.pods
         self._durations = {**still_durations(), **options.durations}
         self._scaled = options.scaled
-        self._still = options.still
         self._lag = "main-pass" if steady(conf.version) else "loop-round"
         """The duration that slurmctld's loop is late by."""
         message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
@@ -240,11 +239,12 @@ class PodWorld(TwinWorld):
     def _round_ns(self) -> int | None:
         """A round of 22.05's loop: as long as those before the first fault, by as much longer or shorter as at rest.
 
-        What it takes beyond its second is how late ten sleeps end, which is the host's load: 1.4 to 8 ms.
+        What it takes beyond its second is how late ten sleeps end, which is the host's load: 1.4 to 8 ms. That stays
+        drawn where durations are held still: no quiet run tells the load of another minute.
         """
         known_ns = self._times.round_ns
-        if known_ns is None or self._still:
-            return known_ns
+        if known_ns is None:
+            return None
         apart_ns = abs(known_ns - SECOND - self._lag_ns)
         return self.streams.uniform_ns("loop_round", known_ns - apart_ns, known_ns + apart_ns)()
 
