@@ -48,25 +48,25 @@ def on_all(before_ns: int, pause_ns: int = SECOND) -> dict[str, tuple[int, int]]
 
 def test_a_dead_container_is_seen_at_the_relist_after_the_recorded_ones() -> None:
     """Whatever the replication's own draws are: without the rows each has its own phase."""
-    first = started_again(on_all(800 * MS))
-    assert [started_again(on_all(800 * MS), number) for number in (1, 2)] == [first, first]
-    assert started_again(on_all(400 * MS)) == first + 400 * MS
+    first = started_again(on_all(700 * MS))
+    assert [started_again(on_all(700 * MS), number) for number in (1, 2)] == [first, first]
+    assert started_again(on_all(400 * MS)) == first + 300 * MS
     assert len({started_again({}, number) for number in range(3)}) == 3
 
 
 def test_a_relist_that_takes_long_moves_the_next_one() -> None:
     """The pause of 1 s begins at its end, and so does the sync of a pod that has changed."""
-    assert started_again(on_all(800 * MS, SECOND + 20 * MS)) == started_again(on_all(800 * MS)) + 2 * 20 * MS
+    assert started_again(on_all(700 * MS, SECOND + 20 * MS)) == started_again(on_all(700 * MS)) + 2 * 20 * MS
 
 
 @pytest.mark.parametrize(("factor", "next_ms"), [(0.5, 520), (1, 1020), (2, 2020)])
 def test_another_period_stands_on_the_same_relist(factor: float, next_ms: int) -> None:
     """What the relist itself takes is no part of the rule that a verdict halves and doubles."""
     rest_ns = started_again(on_all(500 * MS)) - 500 * MS
-    assert started_again(on_all(300 * MS, SECOND + 20 * MS), factor=factor) == (next_ms - 300 + 20) * MS + rest_ns
+    assert started_again(on_all(200 * MS, SECOND + 20 * MS), factor=factor) == (next_ms - 200 + 20) * MS + rest_ns
 
 
-@pytest.mark.parametrize(("look_ms", "looks"), [(55, 1), (145, 0)])
+@pytest.mark.parametrize(("look_ms", "looks"), [(55, 1), (265, 0)])
 def test_a_container_that_has_just_died_is_seen_a_look_later(look_ms: int, looks: int) -> None:
     """The runtime calls it ended when it has deleted its task."""
     rest_ns = started_again(on_all(500 * MS)) - 500 * MS
