@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.adapters.lost_calls import Refusals, syn_again_ns
 from slurmtwin.adapters.slurm_lists import ClientLists
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 ANSWER_NS: Final = 60 * MS
 """A request to slurmrestd and its own to slurmctld."""
+PASS_CALLS: Final = 3
+CLUSTER_CALLS: Final = 5
+"""A pass of a node set asks for nodes, jobs and reservations, one of its Cluster for partitions and settings too."""
+CLUSTER_NS: Final = 5 * SECOND
+"""While slurmrestd is away the Cluster is looked at so long after the last look (core/cluster.py SOON_NS)."""
 KEPT_RECORDS: Final = 16_384
 """Records of nodes that are made once: a node is idle, allocated, and then again what it was."""
 
@@ -81,7 +87,11 @@ class SlurmPort:
         self._cluster = cluster
         self._clock = clock
         self._serves = serves
-        """fresh, away, absent, tarpit (connections are taken, nobody answers) or cut (packets are dropped)."""
+        """fresh, away, absent, tarpit (connections are taken, nobody answers), cut (packets are dropped) or refused
+        (its Service has no pod that is ready)."""
+        self._refusals = Refusals()
+        self._cluster_asks = False
+        """The Cluster's own passes ask as well, and are refused."""
         self._feature = feature
         self._cache_ns = cache_ns
         self._started_ns = started_ns
@@ -214,6 +224,11 @@ class SlurmPort:
             self._hang((now_ns, done))
         elif how == "cut":
             self._dropped((now_ns, 0, done))
+        elif how == "refused":
+            if not self._cluster_asks:
+                self._cluster_asks = True
+                self._refuse((now_ns, CLUSTER_CALLS, 0, self._cluster_refused))
+            self._refuse((now_ns, PASS_CALLS, 0, done))
         elif how == "absent":
             done(Slurm("absent", now_ns))
         elif how != "fresh" or ctld is None:
@@ -250,7 +265,7 @@ class SlurmPort:
             self._clock.call_in(SECOND, self._hang, request)
 
     def _dropped(self, request: tuple[int, int, Callable[[Slurm], None]]) -> None:
-        """A SYN is lost: it is sent again 1, 3, 7, 15 s after the first (Linux doubles its 1 s), or the call given up.
+        """A SYN is lost: it is sent again (lost_calls.py), or the call given up.
 
         So a call under way when the way is open again may still be lost.
         """
@@ -258,12 +273,37 @@ class SlurmPort:
         if self._serves() != "cut":
             self._answer(done)
             return
-        next_ns = since_ns + ((2 << again) - 1) * SECOND
+        next_ns = syn_again_ns(since_ns, again)
         if self._timeout_ns and next_ns >= since_ns + self._timeout_ns:
             lost = replace(self._last, answer="away")
             self._clock.call_in(since_ns + self._timeout_ns - self._clock.now_ns, lambda _: done(lost))
         else:
             self._clock.call_in(next_ns - self._clock.now_ns, self._dropped, (since_ns, again + 1, done))
+
+    def _refuse(self, request: tuple[int, int, int, Callable[[Slurm], None]]) -> None:
+        """Some of a pass's calls are refused at once, the others when their SYN is sent again; all are waited for."""
+        since_ns, left, again, done = request
+        now_ns = self._clock.now_ns
+        if self._serves() != "refused" and not again:
+            self._answer(done)
+            return
+        left = left - self._refusals.sent(now_ns, left) if self._serves() in ("refused", "cut") else 0
+        next_ns = syn_again_ns(since_ns, again)
+        lost = replace(self._last, answer="away")
+        if not left:
+            done(lost)
+        elif self._timeout_ns and next_ns >= since_ns + self._timeout_ns:
+            self._clock.call_in(since_ns + self._timeout_ns - now_ns, lambda _: done(lost))
+        else:
+            self._clock.call_in(next_ns - now_ns, self._refuse, (since_ns, left, again + 1, done))
+
+    def _cluster_refused(self, _slurm: Slurm) -> None:
+        self._clock.call_in(CLUSTER_NS, self._cluster_again)
+
+    def _cluster_again(self, _argument: object) -> None:
+        self._cluster_asks = self._serves() == "refused"
+        if self._cluster_asks:
+            self._refuse((self._clock.now_ns, CLUSTER_CALLS, 0, self._cluster_refused))
 
     def forget(self) -> None:
         """The next ask goes to slurmrestd: something was just changed."""

@@ -41,6 +41,10 @@ ALL_NODES: Final = "all"
 """As the target of a pause: every machine of the cluster."""
 EVICT_AGAIN_NS: Final = 5 * SECOND
 """kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
+REST_PROBED_NS: Final = 10 * SECOND
+REST_UNREADY_NS: Final = 21 * SECOND
+"""slurmrestd is probed each 10 s by TCP, with 1 s to answer; the third failure makes its pod unready
+(core/control_plane.py)."""
 REFUSAL_NS: Final = (20 * MS, 60 * MS)
 """A refused eviction of kubectl drain on kind: 24, 37 and 48 ms beyond each 5 s (op-kubectl-drain)."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
@@ -94,6 +98,10 @@ class ClusterFaults:
         self.operator_cut = False
         self.rest_cut = False
         """No packet reaches the operator, or slurmrestd."""
+        self.rest_probes: Callable[[], int] = lambda: 0
+        """Where a probe of slurmrestd's stands when it is cut off, in its period."""
+        self.rest_unready_ns = (0, 0)
+        """Its pod is not ready from then on, until."""
         self.dispatcher_cut = False
         """No packet passes between slurmrestd and the dispatcher of several clusters."""
         self.tarpit = False
@@ -396,12 +404,19 @@ class ClusterFaults:
         return lambda: put(False)
 
     def _cut_rest(self) -> Callable[[], None]:
+        """Its pod is unready at the third failed probe; the next one of readiness or liveness finds it again."""
         self.rest_cut = True
+        cut_ns, phases = self._env.now_ns, (self.rest_probes(), self.rest_probes())
+        unready_ns = cut_ns + phases[0] + REST_UNREADY_NS
+        self.rest_unready_ns = (unready_ns, 1 << 62)
         if self.look is not None:
             self.look()
 
         def clear() -> None:
             self.rest_cut = False
+            gone_ns = self._env.now_ns - cut_ns
+            again_ns = min((phase - gone_ns) % REST_PROBED_NS for phase in phases)
+            self.rest_unready_ns = (unready_ns, self._env.now_ns + again_ns)
             if self.look is not None:
                 self.look()
 

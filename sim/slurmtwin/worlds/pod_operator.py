@@ -263,6 +263,9 @@ class OperatorPart:
         server, space, faults = self._kube.server, self._kube.namespace, self._kube.faults
         if server.find(Service, f"{space}/slurmrestd") is None:
             return "absent"
+        unready_ns, ready_ns = faults.rest_unready_ns
+        if unready_ns <= self._world.env.now_ns < ready_ns and not faults.operator_cut:
+            return "refused"
         if faults.rest_cut or faults.operator_cut:
             return "cut"
         if faults.tarpit:

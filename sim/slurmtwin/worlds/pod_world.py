@@ -47,7 +47,7 @@ from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import still_durations
-from slurmtwin.worlds.pod_faults import REFUSAL_NS, ClusterFaults
+from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
@@ -349,6 +349,7 @@ class KubePart:
             self.bridge.bridge if self.bridge else self.operator.operator if self.operator else None,
         )  # fmt: skip
         self.faults.plane = self.plane
+        self.faults.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
         if self.operator is not None and self.operator.asks_by_lists:
             self.faults.refusal = streams.uniform_ns("kubectl.refusal", *REFUSAL_NS)
 
