@@ -62,9 +62,6 @@ WRITES_NS: Final = (10 * MS, 90 * MS)
 """The next pass of slurm-operator looks 3.06 to 3.18 s after one that changed a node (x33, x35, x41, nine times)."""
 READS_NS: Final = (0, 30 * MS)
 """One that changed none: 32.0 to 32.1 s from a pass to the poll behind it (x33, three times)."""
-HOOK_NS: Final = (10 * MS, 60 * MS)
-"""More than a script's start: Slinky's hook is a shell with two calls of scontrol, DOWN comes 0.05 to 0.12 s after the
-deletion (x20, x33, x47)."""
 MADE_NS: Final = 200 * MS
 """A node set is created until its first pod is seen, slurmrestd being there."""
 SLINKY_PRE_STOP_NS: Final = 100 * MS
@@ -135,6 +132,10 @@ def _at_once() -> int:
     return 0
 
 
+def _twice(draw: Callable[[], int]) -> Callable[[], int]:
+    return lambda: draw() + draw()
+
+
 def rendered(scenario: Scenario) -> Scenario:
     """The scenario with the slurm.conf that its operator writes: the design's settings, then the scenario's own."""
     if scenario.pods is None or not scenario.pods.operator:
@@ -167,7 +168,8 @@ class OperatorPart:
         self._exec = world.draw("script-launch")
         """The kubelet starts the preStop hook in the container, as slurmd does a script."""
         carrier, lists = design.carrier, self.asks_by_lists
-        self._hook_more = world.streams.uniform_ns("prestop", *HOOK_NS) if lists else _at_once
+        self._hook_more = _twice(world.draw("submit")) if lists else _at_once
+        """Slinky's hook is a shell with two calls of scontrol, each as long as sbatch's, which quiet runs show."""
 
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
