@@ -215,6 +215,28 @@ def test_cpus_per_node_in_slurms_short_form(text: str, cpus: list[int]) -> None:
     assert expand_cpus(text) == cpus
 
 
+def test_a_script_that_outlives_its_slurmctld_ends_as_the_job_it_was_started_for(tmp_path: Path) -> None:
+    """The state lost job 13, its number 5 was given to job 14, and the script of 13 ended after that."""
+    zero = iso_ns("2026-01-01T00:00:00")
+    assert zero is not None
+    notes: list[dict[str, Any]] = [{"t": zero, "what": "zero", "zero": zero}]
+    for job, at_s in ((13, 27), (14, 32)):
+        action = {"do": "submit", "jobs": [job]}
+        at_ns = zero + at_s * SECOND
+        notes.append({"t": at_ns, "before": at_ns, "what": "action", "action": action, "slurm_id": 5, "returncode": 0})
+    (tmp_path / "driver.jsonl").write_text("".join(json.dumps(n) + "\n" for n in notes))
+    second = zero // SECOND
+    (tmp_path / "scripts.log").write_text(
+        f"start 5 0 -1 0 {second + 27}.3 0 w-1 1 - w-1\n"
+        f"end 5 0 -1 0 {second + 32}.4 0 - - - w-1\n"
+        f"start 5 0 -1 0 {second + 33}.5 0 w-2 1 - w-2\n"
+        f"end 5 0 -1 0 {second + 38}.5 0 - - - w-2\n"
+    )
+    (tmp_path / "slurmctld.log").touch()
+    events = build_events(tmp_path, {"factor": 1, "version": "22.05"}, [], {"w-1": 1, "w-2": 1})
+    assert [e.job_id for e in of_kind(events, Kind.SCRIPT_STARTED, Kind.SCRIPT_ENDED)] == [13, 13, 14, 14]
+
+
 def test_lines_cut_short_are_left_out(tmp_path: Path) -> None:
     """A kill may cut the last line of any log."""
     (tmp_path / "scripts.log").write_text("start 1 0 -1 0 1767225613.5 0 n1 1 - n1\nend 1 0 -1")

@@ -45,6 +45,16 @@ def subject(row: Row, joined: str) -> Any:
     return json.dumps(known["fault"], sort_keys=True) if "fault" in known else None
 
 
+def numbered_again(rows: list[Row]) -> set[int]:
+    """Jobs whose number in Slurm was another's before: a slurmctld that lost its last seconds gives numbers twice.
+
+    Until 22 November 2026 the end of the first one's script was recorded as the second one's.
+    """
+    submits = [row for row in rows if row["kind"] == "job.submitted"]
+    numbers = [json.loads(row.get("detail") or "{}").get("slurm_id") for row in submits]
+    return {row["job_id"] for place, row in enumerate(submits) if numbers[place] in numbers[:place]}
+
+
 def spans(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
     """Pairs of rows of which the first cannot be later than the second."""
     by_seq = {row["seq"]: row for row in rows}
@@ -52,12 +62,13 @@ def spans(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
         own = by_seq.get(row.get("cause_seq"))
         if own is not None and row["actor"] == "collector" and own["actor"] == "apiserver":
             yield own, row
+    again = numbered_again(rows)
     for joined, actor, kinds in ORDERS:
         first: dict[Any, dict[str, Row]] = {}
         for row in rows:
             if row["kind"] in kinds and actor in ("", row["actor"]):
                 about = subject(row, joined)
-                if about is not None:
+                if about is not None and not (row["actor"] == "script" and row["job_id"] in again):
                     first.setdefault(about, {}).setdefault(row["kind"], row)
         for found in first.values():
             seen = [found[kind] for kind in kinds if kind in found]

@@ -454,8 +454,14 @@ class Builder:
         return any(t_ns > record.end_ns + END_SEEN_NS for t_ns in self._starts.get(job, ()))
 
     def _script_rows(self) -> None:
+        """A script that outlives its slurmctld may end when its number is another job's: who started it counts."""
+        began: dict[tuple[int, int, int, str], tuple[int, int | None] | None] = {}
         for line in self.scripts:
-            job = self.numbers.resolve(line.slurm_id, line.t_ns)
+            script = (line.slurm_id, line.task, line.restart, line.host)
+            job = began.get(script) if line.what == "end" else None
+            job = job or self.numbers.resolve(line.slurm_id, line.t_ns)
+            if line.what == "start":
+                began[script] = job
             if job:
                 kind = Kind.SCRIPT_STARTED if line.what == "start" else Kind.SCRIPT_ENDED
                 self.add(
