@@ -64,7 +64,7 @@ def delays(log: str, node: str, kills: Mapping[str, tuple[int, int]]) -> Iterato
 
 
 def summary(found: Sequence[Delay]) -> dict[str, Any]:
-    """Counts, the latest look that missed an end, the earliest that saw one, and both sides by 50 ms."""
+    """Counts, the latest look that missed an end, the earliest that saw one, both sides by 50 ms, and each container."""
     edges = [edge * MS for edge in range(0, 500, 50)]
     return {
         "containers": len(found),
@@ -75,6 +75,7 @@ def summary(found: Sequence[Delay]) -> dict[str, Any]:
              "saw": sum(edge < d.saw_ns <= edge + 50 * MS for d in found)}
             for edge in edges
         ],
+        "each_missed_saw_ms": [[round(d.missed_ns / MS), round(d.saw_ns / MS)] for d in found],
         "kill_known_to_ms": max((d.half_ns for d in found), default=0) / MS,
     }  # fmt: skip
 

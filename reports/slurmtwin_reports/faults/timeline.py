@@ -22,6 +22,8 @@ RIGHT: Final = 14
 TOP: Final = 10
 LINE: Final = 12
 """Height of one run in one lane."""
+HALF_A_NAME: Final = 2.8
+"""From the middle of a run's name down to its base line."""
 GAP: Final = 7
 FLOOR: Final = 34
 BEFORE_NS: Final = 5 * SECOND
@@ -78,7 +80,7 @@ class _Lanes:
         self.out.append(f'<path class="grid" d="M0 {y - GAP / 2:g}H{WIDTH - RIGHT}"/>')
         self.out.append(f'<text class="{css}" x="0" y="{y + 10:g}">{escape(text)}</text>')
         for line, run in enumerate(self.case.runs):
-            place = f'x="{LEFT - 8}" y="{y + line * LINE + LINE / 2:g}" dy=".33em" text-anchor="end"'
+            place = f'x="{LEFT - 8}" y="{y + line * LINE + LINE / 2 + HALF_A_NAME:g}"'
             self.out.append(f'<text class="{"twin" if run.is_twin else "run"}" {place}>{escape(run.name)}</text>')
 
     def _phase(self, run: CaseRun, number: int, y: float) -> None:
@@ -97,17 +99,21 @@ class _Lanes:
         self.out.append(f"<g><title>{escape(f'{self.case.phases[number].name}, {run.name}: {tip}')}</title>{line}</g>")
 
     def _events(self, run: CaseRun, lane: int, y: float) -> None:
+        """The marks of a run in a lane, about its own line; quiet ones are one path, as no tooltip is theirs."""
+        ticks, marks = "", []
         for row in _shown(run, self.clock):
             if lane_of(row) != lane:
                 continue
             tone, x = tone_of(row), self.x(row.t_ns - run.zero_ns)
             if tone == "quiet":
-                self.out.append(f'<path class="tick" d="M{x:.1f} {y - 2:g}v4"/>')
+                ticks += f"M{x:.1f}-2v4"
                 continue
             low, high = (self.x(row.t_ns - run.zero_ns + sign * row.t_err_ns) for sign in (-1, 1))
-            whisker = f'<path class="err" d="M{low:.1f} {y:g}H{high:.1f}"/>' if high - low > 5 else ""
-            dot = f'<circle class="{tone}" cx="{x:.1f}" cy="{y:g}" r="3.4"/>'
-            self.out.append(f"<g><title>{escape(_tip(run, row))}</title>{whisker}{dot}</g>")
+            whisker = f'<path class="err" d="M{low:.1f} 0H{high:.1f}"/>' if high - low > 5 else ""
+            marks.append(f'<g><title>{escape(_tip(run, row))}</title>{whisker}<circle class="{tone}" cx="{x:.1f}"/></g>')
+        path = f'<path class="tick" d="{ticks}"/>' if ticks else ""
+        if path or marks:
+            self.out += [f'<g transform="translate(0 {y:g})">', path, *marks, "</g>"]
 
     def _faults(self, run: CaseRun, floor: float) -> list[str]:
         out = []
