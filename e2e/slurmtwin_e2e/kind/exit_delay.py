@@ -64,7 +64,7 @@ def delays(log: str, node: str, kills: Mapping[str, tuple[int, int]]) -> Iterato
 
 
 def summary(found: Sequence[Delay]) -> dict[str, Any]:
-    """Counts, the latest look that missed an end, the earliest that saw one, both sides by 50 ms, and each container."""
+    """Counts, the latest look that missed an end, the earliest that saw one, both by 50 ms, and each container."""
     edges = [edge * MS for edge in range(0, 500, 50)]
     return {
         "containers": len(found),
