@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.adapters.lost_calls import Refusals, syn_again_ns
+from slurmtwin.adapters.lost_calls import Refusals, given_up_ns, syn_again_ns
 from slurmtwin.adapters.slurm_lists import ClientLists
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
@@ -273,10 +273,10 @@ class SlurmPort:
         if self._serves() != "cut":
             self._answer(done)
             return
-        next_ns = syn_again_ns(since_ns, again)
-        if self._timeout_ns and next_ns >= since_ns + self._timeout_ns:
+        next_ns, end_ns = syn_again_ns(since_ns, again), given_up_ns(since_ns, self._timeout_ns)
+        if next_ns >= end_ns:
             lost = replace(self._last, answer="away")
-            self._clock.call_in(since_ns + self._timeout_ns - self._clock.now_ns, lambda _: done(lost))
+            self._clock.call_in(end_ns - self._clock.now_ns, lambda _: done(lost))
         else:
             self._clock.call_in(next_ns - self._clock.now_ns, self._dropped, (since_ns, again + 1, done))
 
@@ -288,12 +288,12 @@ class SlurmPort:
             self._answer(done)
             return
         left = left - self._refusals.sent(now_ns, left) if self._serves() in ("refused", "cut") else 0
-        next_ns = syn_again_ns(since_ns, again)
+        next_ns, end_ns = syn_again_ns(since_ns, again), given_up_ns(since_ns, self._timeout_ns)
         lost = replace(self._last, answer="away")
         if not left:
             done(lost)
-        elif self._timeout_ns and next_ns >= since_ns + self._timeout_ns:
-            self._clock.call_in(since_ns + self._timeout_ns - now_ns, lambda _: done(lost))
+        elif next_ns >= end_ns:
+            self._clock.call_in(end_ns - now_ns, lambda _: done(lost))
         else:
             self._clock.call_in(next_ns - now_ns, self._refuse, (since_ns, left, again + 1, done))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmtwin.adapters.lost_calls import BURST, Refusals, syn_again_ns
+from slurmtwin.adapters.lost_calls import BURST, Refusals, given_up_ns, syn_again_ns
 from slurmtwin.contract.clock import SECOND
 
 
@@ -31,3 +31,12 @@ def test_never_more_refusals_than_the_burst_and_one_a_second(asked: list[tuple[i
         sent += got
         assert 0 <= got <= wanted
     assert sent <= BURST + now_ns // SECOND
+
+
+def test_a_call_without_a_limit_ends_when_its_syn_is_given_up() -> None:
+    """Eleven SYNs in 131 s: an outage of any length is over for the caller then."""
+    assert given_up_ns(0, 0) == syn_again_ns(0, 10) == syn_again_ns(0, 99) == 131 * SECOND
+    assert given_up_ns(5 * SECOND, 10 * SECOND) == 15 * SECOND
+    assert given_up_ns(0, 600 * SECOND) == 131 * SECOND
+    times = [syn_again_ns(0, again) for again in range(11)]
+    assert times == sorted(set(times))
