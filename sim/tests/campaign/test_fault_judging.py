@@ -335,7 +335,7 @@ def test_durations_and_rules_are_scaled_outside_the_scenario(tmp_path: Path) -> 
 
 def test_the_twin_itself_answers_a_replication() -> None:
     """Two replications of a real recording have its milestones, and differ in nothing but their draws."""
-    (group,) = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")])
+    group = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")])[0]
     (batch,) = batches(group.path, group.folders[0], group.version, Variant(), 2)
     times = run_batch(batch)
     assert times.shape == (2, len(group.scenario.expect.phases), 2)
@@ -346,7 +346,7 @@ def test_the_twin_itself_answers_a_replication() -> None:
 def test_the_twins_own_properties_are_judged_with_its_manifest(tmp_path: Path) -> None:
     """Its final state follows from its rows; nothing of the twin stays unknown for want of a manifest."""
     groups = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")])
-    (section,) = judge_faults(groups, FaultOptions(workers=1, replications=2, changed=1))
+    (section,) = judge_faults(groups[:1], FaultOptions(workers=1, replications=2, changed=1))
     found = {v.subject: v.outcome for v in section.verdicts if v.world == "twin"}
     assert found["final-state"] is Outcome.HOLDS
     assert set(found.values()) == {Outcome.HOLDS}

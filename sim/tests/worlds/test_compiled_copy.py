@@ -124,7 +124,7 @@ REPLICATE = """
 from pathlib import Path
 from slurmtwin.campaign.fault_judging import find_fault_groups
 from slurmtwin.campaign.replications import Variant, batches, run_batch
-(group,) = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")])
+group = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")])[0]
 (batch,) = batches(group.path, group.folders[0], group.version, Variant(), 2)
 print(run_batch(batch).tolist())
 """
