@@ -1,12 +1,18 @@
-"""Starts of pods beside each other: all nodes of a kind cluster are one host, which they share."""
+"""What a pod's start takes, and what starts beside each other take: all nodes of a kind cluster are one host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.models.kubelet.container_runtime import StartCosts
+from slurmtwin.worlds.pod_services import NO_IMAGE
 
 if TYPE_CHECKING:
     from slurmtwin.engine.environment import Environment
+    from slurmtwin.worlds.pod_world import PodWorld
 
 Draw = Callable[[], int]
 BESIDE: Final = 0.22
@@ -14,6 +20,13 @@ QUIET_BESIDE: Final = 2
 """Starts of pods share the host: Scheduled to Started is 0.94 s alone, 1.34 s of two and 1.64 s of four together in the
 quiet runs (first repetition, and pairs of the second), so each one beside adds 22 %. Calibrated durations are those of
 starts with two others beside them on average."""
+PULL_NS: Final = 10 * SECOND
+"""An image that a registry has; every recorded one is on the machine beforehand."""
+MOUNTED_NS: Final = 300 * MS
+"""The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
+podAttachAndMountRetryInterval)."""
+LEAST_SANDBOX_NS: Final = 50 * MS
+"""A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
 
 
 class Sharing:
@@ -45,3 +58,46 @@ class Sharing:
         now_ns = self._env.now_ns
         self._ends_ns = [end_ns for end_ns in self._ends_ns if end_ns > now_ns]
         return round(drawn_ns * (1 + BESIDE * len(self._ends_ns)) / (1 + BESIDE * QUIET_BESIDE))
+
+
+def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> StartCosts:
+    """Sandbox and mounts are what a pod's start has beyond its container's: one draw for the pod, one for the part
+    of it that is the container's.
+
+    Probes tick from the end of the mounts on. An operator's pods are later: their Secrets are not there at the first
+    look. How much later workers are that start together shows before each fault; one alone is by a look.
+    """
+    pod, alone = world.draw("pod-start"), world.draw("pod-start-alone")
+    container, single = world.draw("container-start"), world.draw("container-start-alone")
+    together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
+    middle_ns = (world.middle("container-start"), world.middle("container-start-alone"))
+    parts: dict[str, tuple[bool, int]] = {}
+    """Pod with a sandbox -> whether it starts alone, and its container's part."""
+
+    def sandbox(uid: str) -> int:
+        by_itself = sharing.alone
+        left_ns = (alone if by_itself else pod)() - MOUNTED_NS
+        part_ns = min((single if by_itself else container)(), max(0, left_ns - LEAST_SANDBOX_NS))
+        parts[uid] = by_itself, part_ns
+        rest_ns = max(LEAST_SANDBOX_NS, left_ns - part_ns)
+        return sharing.stands(rest_ns) if by_itself else sharing.takes_ns(rest_ns)
+
+    def start(uid: str) -> int:
+        by_itself = sharing.alone
+        planned, part_ns = parts.pop(uid, (None, 0))
+        if planned is None:  # a restart
+            part_ns = single() if by_itself else container()
+        elif planned is not by_itself:  # others came or went meanwhile: its own draw, by the other law's measure
+            part_ns = part_ns * middle_ns[by_itself] // middle_ns[planned]
+        return sharing.stands(part_ns) if by_itself else sharing.takes_ns(part_ns)
+
+    def mount() -> int:
+        if not under_operator:
+            return MOUNTED_NS
+        alone = mounting.alone and sharing.alone
+        return mounting.stands(2 * MOUNTED_NS if alone else max(MOUNTED_NS, together()))
+
+    return replace(
+        StartCosts(), mount=mount, create=lambda: 0, sandbox=sandbox,
+        start=start, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
+    )  # fmt: skip

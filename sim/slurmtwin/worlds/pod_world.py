@@ -28,7 +28,7 @@ from slurmtwin.models.controllers.assemble import control_plane
 from slurmtwin.models.controllers.defaults import defaults_of
 from slurmtwin.models.kubelet.admission import NodeCapacity
 from slurmtwin.models.kubelet.configuration import eviction_state, flat_host, node_resources, refuses_to_start
-from slurmtwin.models.kubelet.container_runtime import ContainerRuntime, StartCosts
+from slurmtwin.models.kubelet.container_runtime import ContainerRuntime
 from slurmtwin.models.kubelet.cpu_topology import list_form
 from slurmtwin.models.kubelet.defaults import kubelet_defaults
 from slurmtwin.models.kubelet.kubelet import KubeletSettings
@@ -52,8 +52,8 @@ from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
-from slurmtwin.worlds.pod_services import DISK_BYTES, NO_IMAGE, Keys, NameService, has_disk
-from slurmtwin.worlds.pod_starts import Sharing
+from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
+from slurmtwin.worlds.pod_starts import Sharing, start_costs
 from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
@@ -72,8 +72,6 @@ if TYPE_CHECKING:
 Draw = Callable[[], int]
 LEAD_NS: Final = 14 * SECOND
 """Pods are created so long before their daemons are to serve: quiet runs need 5 to 13 s (docs/kind-slurm.md)."""
-PULL_NS: Final = 10 * SECOND
-"""An image that a registry has; every recorded one is on the machine beforehand."""
 SETTLED_NS: Final = 2 * SECOND
 """The cluster itself is there so long before anything is created in it."""
 REQUEST_NS: Final = (4 * MS, 20 * MS)
@@ -82,11 +80,6 @@ RECEIPT_NS: Final = (5 * MS, 40 * MS)
 """A request, a watch of a component, and the collector's watch from outside, of a cluster on one host: the last is what
 quiet runs show (docs/kind-slurm.md, watch_delay_ms), the others are part of it."""
 GRACE: Final = "node-monitor-grace-period"
-MOUNTED_NS: Final = 300 * MS
-"""The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
-podAttachAndMountRetryInterval)."""
-LEAST_SANDBOX_NS: Final = 50 * MS
-"""A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
 SLURMD_BYTES: Final = 5 << 20
 """What slurmd frees when the kernel takes it (models/slurm_pods/settings.py)."""
 START_BYTES: Final = 6 << 20
@@ -166,11 +159,12 @@ class PodWorld(TwinWorld):
         self._lag_ns = self.draw(self._lag)()
         return replace(
             costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), loop_lag_ns=self._lag_ns,
-            slurmctld_start_ns=0, slurmd_start_ns=0, launch_ns=self._middle("script-launch"),
-            exit_notice_ns=self._middle("exit-notice"),
+            slurmctld_start_ns=0, slurmd_start_ns=0, launch_ns=self.middle("script-launch"),
+            exit_notice_ns=self.middle("exit-notice"),
         )  # fmt: skip
 
-    def _middle(self, name: str) -> int:
+    def middle(self, name: str) -> int:
+        """The median of a duration, as this replication's fit has it."""
         values = sorted(self._durations[name])
         return values[len(values) // 2]
 
@@ -333,7 +327,7 @@ class KubePart:
         if "task/affinity" in str(scenario.slurm.conf.get("TaskPlugin", "")):
             self.slurm.plugin = "task/affinity"
         self.request = request
-        self._costs = self._start_costs()
+        self._costs = start_costs(world, self._sharing, scenario.pods is not None and bool(scenario.pods.operator))
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
         usual_ns = kubelet_defaults(version).relist_ns
         self.phases = KubeletPhases(self.machines, options.times, usual_ns, streams)
@@ -404,52 +398,6 @@ class KubePart:
             return begin
         wait = self._world.streams.uniform_ns("slurmd.jitter", 0, jitter_s * SECOND)
         return lambda: begin() + wait()
-
-    def _start_costs(self) -> StartCosts:
-        """Sandbox and mounts are what a pod's start has beyond its container's: one draw for the pod, one for the part
-        of it that is the container's.
-
-        Probes tick from the end of the mounts on. An operator's pods are later: their Secrets are not there at the
-        first look. How much later workers are that start together shows before each fault; one alone is by a look.
-        """
-        world = self._world
-        pod, alone = world.draw("pod-start"), world.draw("pod-start-alone")
-        container, single = world.draw("container-start"), world.draw("container-start-alone")
-        pods = self._scenario.pods
-        under_operator = pods is not None and bool(pods.operator)
-        together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
-        sharing = self._sharing
-        middle_ns = (world._middle("container-start"), world._middle("container-start-alone"))
-        parts: dict[str, tuple[bool, int]] = {}
-        """Pod with a sandbox -> whether it starts alone, and its container's part."""
-
-        def sandbox(uid: str) -> int:
-            by_itself = sharing.alone
-            left_ns = (alone if by_itself else pod)() - MOUNTED_NS
-            part_ns = min((single if by_itself else container)(), max(0, left_ns - LEAST_SANDBOX_NS))
-            parts[uid] = by_itself, part_ns
-            rest_ns = max(LEAST_SANDBOX_NS, left_ns - part_ns)
-            return sharing.stands(rest_ns) if by_itself else sharing.takes_ns(rest_ns)
-
-        def start(uid: str) -> int:
-            by_itself = sharing.alone
-            planned, part_ns = parts.pop(uid, (None, 0))
-            if planned is None:  # a restart
-                part_ns = single() if by_itself else container()
-            elif planned is not by_itself:  # others came or went meanwhile: its own draw, by the other law's measure
-                part_ns = part_ns * middle_ns[by_itself] // middle_ns[planned]
-            return sharing.stands(part_ns) if by_itself else sharing.takes_ns(part_ns)
-
-        def mount() -> int:
-            if not under_operator:
-                return MOUNTED_NS
-            alone = mounting.alone and sharing.alone
-            return mounting.stands(2 * MOUNTED_NS if alone else max(MOUNTED_NS, together()))
-
-        return replace(
-            StartCosts(), mount=mount, create=lambda: 0, sandbox=sandbox,
-            start=start, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
-        )  # fmt: skip
 
     def _machine(self, place: int, node: KubeNode) -> Machine:
         world, name = self._world, node.meta.name
