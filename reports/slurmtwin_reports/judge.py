@@ -48,11 +48,15 @@ def make_report(
     sections: Sequence[Section],
     known: Sequence[KnownDifference] = (),
     complete: bool = True,
+    ages: bool = True,
     extra: Sequence[Verdict] = (),
 ) -> Report:
-    """Hold every verdict against the known differences; stale entries and `extra` (one-step, ...) join the list."""
+    """Hold every verdict against the known differences; stale entries and `extra` (one-step, ...) join the list.
+
+    `complete` and `ages` are those of apply_known.
+    """
     verdicts, ready = list(extra), []
-    verdicts, stale = apply_known([v for s in sections for v in s.verdicts] + verdicts, known, complete)
+    verdicts, stale = apply_known([v for s in sections for v in s.verdicts] + verdicts, known, complete, ages)
     place = 0
     for section in sections:
         count = len(section.verdicts)

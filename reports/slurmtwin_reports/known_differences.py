@@ -97,13 +97,14 @@ def parse_size(text: str, where: Where | None = None) -> float:
 
 
 def apply_known(
-    verdicts: Iterable[Verdict], known: Sequence[KnownDifference], complete: bool = True
+    verdicts: Iterable[Verdict], known: Sequence[KnownDifference], complete: bool = True, ages: bool = True
 ) -> tuple[list[Verdict], list[Verdict]]:
     """(verdicts with accepted ones marked, findings about the file itself).
 
     An entry is stale when its verdict was judged and needs no acceptance, or, with `complete` (all scenarios
     were checked), when no verdict is about it at all. An unknown verdict neither uses nor ages its entry,
-    except that an entry may accept it.
+    except that an entry may accept it. Without `ages` (a part of the recordings was judged) none is stale: the others
+    may still show it.
     """
     used = [False] * len(known)
     seen = [False] * len(known)
@@ -120,7 +121,7 @@ def apply_known(
     stale = [
         _stale(entry, judged)
         for entry, was_used, judged in zip(known, used, seen, strict=True)
-        if not was_used and (judged or complete)
+        if ages and not was_used and (judged or complete)
     ]
     return out, stale
 

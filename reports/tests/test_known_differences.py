@@ -107,6 +107,12 @@ def test_an_entry_nobody_needs_is_stale_only_when_all_was_checked() -> None:
     assert "no verdict is about it" in apply_known([], listed(), complete=True)[1][0].reason
 
 
+def test_no_entry_is_stale_by_a_part_of_the_recordings() -> None:
+    """Fresh runs that do not show a difference say nothing of the older ones that it was listed for."""
+    assert apply_known([verdict(Outcome.AGREE, 0.5)], listed(), ages=False)[1] == []
+    assert apply_known([], listed(), complete=True, ages=False)[1] == []
+
+
 def test_unknown_can_be_accepted_and_else_gives_exit_3() -> None:
     """What could not be judged is neither good nor a finding."""
     unknown = verdict(Outcome.UNKNOWN, 0.0)

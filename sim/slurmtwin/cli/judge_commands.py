@@ -171,7 +171,7 @@ def check(
         prune(folder)
         kind_only += _not_held_against_twin(groups, faults)
         sections += faults
-        report = make_report("slurmtwin check", sections, accepted, complete=not paths and since is None)
+        report = make_report("slurmtwin check", sections, accepted, complete=not paths, ages=since is None)
         if html and not paths:
             report.coverage = load_coverage()
         code = exit_code(report.verdicts)
