@@ -11,15 +11,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.campaign.pod_spans import Interval, PodSpans
+from slurmtwin.contract.clock import MS
+from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 
 if TYPE_CHECKING:
     from slurmtwin_reports.history import Row
 
 PROBED_MS: Final = 10_000.0
 """Startup and readiness probes of an operator's workers look each 10 s (core/manifests.py; Slinky's as well)."""
-LOOK_MS: Final = 300.0
-"""The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
-podAttachAndMountRetryInterval)."""
 
 
 def quiet_part(rows: Sequence[Row]) -> list[Row]:
@@ -38,6 +37,6 @@ def mounted(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
         bound, ready = pods.at("pod.scheduled", uid), pods.at("pod.ready", uid)
         if app == "slurmd" and bound is not None and ready is not None:
             periods = (sum(ready) - sum(bound)) // 2 // PROBED_MS * PROBED_MS
-            first = max(ready[0] - periods, bound[1] + LOOK_MS)
+            first = max(ready[0] - periods, bound[1] + VOLUME_POLL_NS / MS)
             if first < ready[1] - periods:
                 yield bound, (first, ready[1] - periods)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.kubelet.container_runtime import StartCosts
+from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin.worlds.pod_services import NO_IMAGE
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ quiet runs (first repetition, and pairs of the second), so each one beside adds 
 starts with two others beside them on average."""
 PULL_NS: Final = 10 * SECOND
 """An image that a registry has; every recorded one is on the machine beforehand."""
-MOUNTED_NS: Final = 300 * MS
-"""The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
-podAttachAndMountRetryInterval)."""
 LEAST_SANDBOX_NS: Final = 50 * MS
 """A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
 
@@ -76,7 +74,7 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
 
     def sandbox(uid: str) -> int:
         by_itself = sharing.alone
-        left_ns = (alone if by_itself else pod)() - MOUNTED_NS
+        left_ns = (alone if by_itself else pod)() - VOLUME_POLL_NS
         part_ns = min((single if by_itself else container)(), max(0, left_ns - LEAST_SANDBOX_NS))
         parts[uid] = by_itself, part_ns
         rest_ns = max(LEAST_SANDBOX_NS, left_ns - part_ns)
@@ -93,9 +91,9 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
 
     def mount() -> int:
         if not under_operator:
-            return MOUNTED_NS
+            return VOLUME_POLL_NS
         alone = mounting.alone and sharing.alone
-        return mounting.stands(2 * MOUNTED_NS if alone else max(MOUNTED_NS, together()))
+        return mounting.stands(2 * VOLUME_POLL_NS if alone else max(VOLUME_POLL_NS, together()))
 
     return replace(
         StartCosts(), mount=mount, create=lambda: 0, sandbox=sandbox,

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from slurmtwin.campaign.before_faults import LOOK_MS, mounted, quiet_part
+from slurmtwin.campaign.before_faults import mounted, quiet_part
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
+from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin_reports.history import rows_of_events
 
 BOUND = -50 * SECOND
@@ -36,7 +37,7 @@ def test_the_time_to_the_first_probe_lies_in_its_interval(mounted_ms: int, perio
     """However many probes went by before slurmd answered one."""
     ((bound, probed),) = mounted(list(rows_of_events(started(mounted_ms, periods))))
     assert probed[0] - bound[1] <= mounted_ms <= probed[1] - bound[0]
-    assert probed[0] - bound[1] >= LOOK_MS
+    assert probed[0] - bound[1] >= VOLUME_POLL_NS / MS
 
 
 def test_what_comes_behind_the_first_fault_is_not_read() -> None:

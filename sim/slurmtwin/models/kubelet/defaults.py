@@ -12,6 +12,10 @@ from typing import Final
 from slurmtwin.contract.clock import MINUTE, MS, SECOND
 from slurmtwin.contract.errors import InputError
 
+VOLUME_POLL_NS: Final = 300 * MS
+"""The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
+podAttachAndMountRetryInterval)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletDefaults:
@@ -50,8 +54,7 @@ class KubeletDefaults:
     """kuberuntime_container.go minimumGracePeriodInSeconds."""
     restart_unreadies: bool = True
     """A kubelet that starts takes ready containers for not ready until their next probe (kubernetes.md 3.4)."""
-    volume_poll_ns: int = 300 * MS
-    """volume_manager.go podAttachAndMountRetryInterval."""
+    volume_poll_ns: int = VOLUME_POLL_NS
     mount_timeout_ns: int = 123 * SECOND
     """podAttachAndMountTimeout: then the sync fails and is tried again."""
     refuses_cgroup_v1: bool = False
