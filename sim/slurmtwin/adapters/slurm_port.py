@@ -273,29 +273,29 @@ class SlurmPort:
         if self._serves() != "cut":
             self._answer(done)
             return
-        next_ns, end_ns = syn_again_ns(since_ns, again), given_up_ns(since_ns, self._timeout_ns)
-        if next_ns >= end_ns:
-            lost = replace(self._last, answer="away")
-            self._clock.call_in(end_ns - self._clock.now_ns, lambda _: done(lost))
-        else:
-            self._clock.call_in(next_ns - self._clock.now_ns, self._dropped, (since_ns, again + 1, done))
+        self._wait(since_ns, again, done, partial(self._dropped, (since_ns, again + 1, done)))
 
     def _refuse(self, request: tuple[int, int, int, Callable[[Slurm], None]]) -> None:
         """Some of a pass's calls are refused at once, the others when their SYN is sent again; all are waited for."""
         since_ns, left, again, done = request
-        now_ns = self._clock.now_ns
         if self._serves() != "refused" and not again:
             self._answer(done)
             return
-        left = left - self._refusals.sent(now_ns, left) if self._serves() in ("refused", "cut") else 0
+        left = left - self._refusals.sent(self._clock.now_ns, left) if self._serves() in ("refused", "cut") else 0
+        if left:
+            self._wait(since_ns, again, done, partial(self._refuse, (since_ns, left, again + 1, done)))
+        else:
+            done(replace(self._last, answer="away"))
+
+    def _wait(self, since_ns: int, again: int, done: Callable[[Slurm], None], sent: Callable[[], None]) -> None:
+        """Until a call's SYN is sent again, or its caller has given it up."""
+        now_ns = self._clock.now_ns
         next_ns, end_ns = syn_again_ns(since_ns, again), given_up_ns(since_ns, self._timeout_ns)
-        lost = replace(self._last, answer="away")
-        if not left:
-            done(lost)
-        elif next_ns >= end_ns:
+        if next_ns >= end_ns:
+            lost = replace(self._last, answer="away")
             self._clock.call_in(end_ns - now_ns, lambda _: done(lost))
         else:
-            self._clock.call_in(next_ns - now_ns, self._refuse, (since_ns, left, again + 1, done))
+            self._clock.call_in(next_ns - now_ns, lambda _: sent())
 
     def _cluster_refused(self, _slurm: Slurm) -> None:
         self._clock.call_in(CLUSTER_NS, self._cluster_again)
