@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
 from slurmtwin.campaign.pod_spans import Interval, PodSpans, bounds
+from slurmtwin.campaign.recorded_starts import rounds_between
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.engine.random_streams import generator
-from slurmtwin.models.slurmctld.background import steady
+from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_SCHEMA
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
 
 
 def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
-    if steady(history.manifest.parameters.get("slurm_version", "22.05")):
+    if steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
         for row in rows:
             if row.kind == "job.started" and row.details.get("by") == "main":
                 seen.add("main-pass", run, *_behind_second(row, history.manifest.parameters["epoch_ns"]))
@@ -174,7 +175,7 @@ def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> N
 def _read_rounds(seen: Seen, run: int, looks: Sequence[Row]) -> None:
     """What a round takes beyond its second, from looks that lie some rounds apart."""
     for first, last in pairwise(looks):
-        rounds = round((last.t_ns - first.t_ns) / SECOND)
+        rounds = rounds_between(first.t_ns, last.t_ns)
         if rounds >= ROUNDS:
             low, high = ((last.t_ns - first.t_ns - rounds * SECOND + sign * 2 * last.t_err_ns) / MS for sign in (-1, 1))
             seen.add("loop-round", run, (0.0, 0.0), (low / rounds, high / rounds))

@@ -16,7 +16,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import Scenario
-from slurmtwin.models.slurmctld.background import steady
+from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 from slurmtwin.worlds.start_times import StartTimes
 
@@ -54,7 +54,7 @@ class RecordedStarts:
         self._stood: dict[str, int] = {}
         """Field of StartTimes -> when something with a period came last."""
         self._looks: list[int] = []
-        self._rounds = None if steady(scenario.slurm.version) else Rounds()
+        self._rounds = None if steady_loop(scenario.slurm.version) else Rounds()
 
     def take(self, row: Any) -> None:
         """The next row: contract.events' columns are its attributes."""
@@ -124,7 +124,7 @@ class RecordedStarts:
         if missing:
             raise InputError(f"the recording does not say when a fault was injected: {missing[0]}")
         slurmds = sorted(self._slurmds)
-        firsts, stood = self._firsts, self._stood if self._keys else {}
+        firsts = self._firsts
         return StartTimes(
             epoch_ns=self._epoch_ns,
             slurmctld_ns=self._controllers[0],
@@ -135,16 +135,16 @@ class RecordedStarts:
             submit_ns=self._submits,
             fault_ns=tuple(self._injected[key] for key in self._keys),
             lease_ns=self._leases,
-            relist_ns=self._relisted() if self._keys else {},
-            sync_ns=self._synced() if self._keys else {},
-            full_pass_ns=stood.get("full_pass_ns"),
-            cycle_ns=stood.get("cycle_ns"),
-            look_ns=stood.get("look_ns"),
-            round_ns=self._rounds.mean_ns() if self._rounds is not None and self._keys else None,
             clock_lag_ns=clock_lag_ns(self._looks, self._epoch_ns),
             pod_node=self._pods,
             pings=tuple(self._pings),
+            **(self._timers() if self._keys else {}),
         )
+
+    def _timers(self) -> dict[str, Any]:
+        """Fields of StartTimes: where timers stood before the first fault."""
+        round_ns = self._rounds.mean_ns() if self._rounds is not None else None
+        return {"relist_ns": self._relisted(), "sync_ns": self._synced(), "round_ns": round_ns, **self._stood}
 
     def _relisted(self) -> dict[str, tuple[int, int]]:
         """The median pause: one in twenty looks takes 20 ms and more, and the next one does not."""
@@ -175,8 +175,13 @@ class Rounds:
         if not self._looks_ns:
             return None
         between_ns = self._looks_ns[-1] - self._looks_ns[0]
-        rounds = sum(round((last - first) / SECOND) for first, last in pairwise(self._looks_ns))
+        rounds = sum(rounds_between(first_ns, last_ns) for first_ns, last_ns in pairwise(self._looks_ns))
         return between_ns // rounds if rounds >= FEWEST_ROUNDS else None
+
+
+def rounds_between(first_ns: int, last_ns: int) -> int:
+    """How many rounds of 22.05's loop lie between two looks: each takes some ms more than its second."""
+    return round((last_ns - first_ns) / SECOND)
 
 
 def clock_lag_ns(looks_ns: Iterable[int], epoch_ns: int) -> int:

@@ -50,6 +50,7 @@ class PodAssembly(Assembly):
         lifecycle = ctld.nodes_lifecycle
         assert isinstance(lifecycle, NodeLifecycle)
         lifecycle.told_at_looks = True
+        lifecycle.late_answers = False  # the update thread, which means to sleep 2 s, wakes each second
         lifecycle.pings.told = partial(_asked, ctld)
         lifecycle.pings.first_tick_s = -(-self.first_tick_ns // SECOND)
         scheduler = ctld.schedulers
@@ -58,10 +59,9 @@ class PodAssembly(Assembly):
         backfill = scheduler.backfill
         backfill.kept_busy = 0 < 2 * timers.slurmd_timeout_ns // 3 <= interval_ns
         if ctld.background.steady:
-            # the first look is at the start's second; the update thread, which means to sleep 2 s, wakes each second
+            # the first look is at the start's second
             lifecycle.pings.clock = self._clock
             lifecycle.pings.first_tick_s -= 1
-            lifecycle.late_answers = False
             scheduler.clock = self._clock
             if not backfill.kept_busy:
                 backfill.answers = HealthyAnswers(ctld, lifecycle.pings, self._clock)

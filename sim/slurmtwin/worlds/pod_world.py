@@ -37,7 +37,7 @@ from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
 from slurmtwin.models.slurm_pods.programs import SlurmPrograms
 from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, DaemonPods
-from slurmtwin.models.slurmctld.background import BackgroundLoop, steady
+from slurmtwin.models.slurmctld.background import BackgroundLoop, steady_loop
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.scheduler import Scheduler
@@ -109,7 +109,7 @@ class PodWorld(TwinWorld):
         self._pods: PodsSection = scenario.pods
         self._durations = {**still_durations(), **options.durations}
         self._scaled = options.scaled
-        self._lag = "main-pass" if steady(conf.version) else "loop-round"
+        self._lag = "main-pass" if steady_loop(conf.version) else "loop-round"
         """The duration that slurmctld's loop is late by."""
         message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
         backfill = conf.scheduler.backfill

@@ -68,7 +68,7 @@ class LoopPhase:
     """(look, second asked for) of each armed duty."""
 
 
-def steady(version: str) -> bool:
+def steady_loop(version: str) -> bool:
     """That Slurm's loop looks at every whole second; 22.05's sleeps a second after each round."""
     return version != "22.05"
 
@@ -78,7 +78,7 @@ class BackgroundLoop:
 
     def __init__(self, ctld: Slurmctld) -> None:
         self._ctld = ctld
-        self.steady = steady(ctld.conf.version)
+        self.steady = steady_loop(ctld.conf.version)
         """A look at every whole second (loop_lag_ns after it)."""
         self._period_ns = SECOND + ctld.costs.loop_lag_ns
         self._anchor_ns = 0

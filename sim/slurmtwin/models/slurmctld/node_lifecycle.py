@@ -56,9 +56,10 @@ class NodeLifecycle:
         """Jobs whose end the node has not confirmed (comp_job_cnt)."""
         self.odd = 0
         """Nodes that are anything but answering and schedulable."""
-        self.appends_reason = ctld.conf.version != "22.05"
-        """Since 23.02 a new reason is added behind the old one (node_mgr.c set_node_reason())."""
+        self.since_23_02 = ctld.conf.version != "22.05"
+        """The node records' rules of 23.02 (node_mgr.c): a new reason is added behind the old one, and others."""
         self.late_answers = ctld.conf.version != "22.05"
+        """Since 24.11 answers wait for the agent's update thread (update_s())."""
         self.told_at_looks = False
         """The log names silent nodes at the loop's next look (in pods); else in the moment they fall silent."""
         self.power: PowerSave | None = None
@@ -152,7 +153,7 @@ class NodeLifecycle:
     def add_reason(self, node: Node, reason: str) -> None:
         """slurmctld's own reason: 22.05 keeps an admin's text, later versions append to it (set_node_reason())."""
         old = node.reason
-        if not self.appends_reason:
+        if not self.since_23_02:
             if not old or old.startswith(NOT_RESPONDING):
                 self.set_reason(node, reason)
         elif not old:

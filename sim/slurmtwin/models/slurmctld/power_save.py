@@ -304,7 +304,7 @@ class PowerSave:
     def _give_up(self, node: Node) -> None:
         """Not there within ResumeTimeout: DOWN, its jobs requeued (slurm.md 9 "Resume")."""
         node.flags &= ~(NodeFlag.DRAIN | NodeFlag.POWER_DOWN | NodeFlag.POWERING_UP)
-        if self.nodes.appends_reason:
+        if self.nodes.since_23_02:
             node.flags &= ~(NodeFlag.NO_RESPOND | NodeFlag.REBOOT_ISSUED)
         else:
             self.nodes.set_reason(node, "")

@@ -81,7 +81,7 @@ class Registration:
         was_invalid = bool(node.flags & NodeFlag.INVALID_REG)
         node.flags &= ~NodeFlag.INVALID_REG
         if wrong:
-            self._invalid(node, wrong, was_invalid, kill=was_powering_up or (was_off and nodes.appends_reason))
+            self._invalid(node, wrong, was_invalid, kill=was_powering_up or (was_off and nodes.since_23_02))
             return
         policy = ctld.conf.controller.return_to_service
         rebooted = bool(node.last_response_s) and node.boot_time_s > node.last_response_s
@@ -106,7 +106,7 @@ class Registration:
             node.last_busy_s = now_s
         if node.flags & NodeFlag.POWERING_UP:
             node.last_response_s = now_s
-            if self.nodes.appends_reason:
+            if self.nodes.since_23_02:
                 node.flags &= ~NodeFlag.REBOOT_ISSUED
         was_silent = bool(node.flags & NodeFlag.NO_RESPOND)
         node.flags &= ~_WAS_AWAY
@@ -126,7 +126,7 @@ class Registration:
     def _reboot_is_fine(self, node: Node) -> bool:
         """Since 23.02 nobody minds the reboot of a node that is drained or in maintenance."""
         drained = node.flags & NodeFlag.DRAIN and not (self.nodes.running.some | self.nodes.leaving.some) & node.bit
-        return self.nodes.appends_reason and bool(drained or node.flags & NodeFlag.MAINT)
+        return self.nodes.since_23_02 and bool(drained or node.flags & NodeFlag.MAINT)
 
     def _unexpected_reboot(self, node: Node) -> None:
         if not node.reason or node.reason == "Not responding":
@@ -144,7 +144,7 @@ class Registration:
                 self.nodes.kill_jobs(node, reason)
         if node.base is not NodeBase.DOWN and not node.flags & _OUT:
             self.nodes.drain(node, reason)
-        elif self.nodes.appends_reason and node.reason != reason:
+        elif self.nodes.since_23_02 and node.reason != reason:
             self.nodes.set_reason(node, reason)
         self.nodes.touch()
 
