@@ -6,7 +6,7 @@ Every text from a file is escaped by the template engine; only our own SVG and C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
@@ -56,6 +56,8 @@ class Section:
     conformance: Conformance | None = None
     fault: FaultCase | None = None
     """A fault scenario on Kubernetes: it has lanes and phases instead of waits and queues."""
+    drawn: Mapping[str, Any] | None = None
+    """What the template needs of its runs, where those are left out (without_runs())."""
 
 
 @dataclass(slots=True)
@@ -198,7 +200,7 @@ def tiles(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 
 def _hint(report: Report) -> str:
-    real = any(s.pairs for s in report.sections)
+    real = any(s.conformance is not None for s in report.sections)
     text = "One row per scenario and Slurm version, findings first; the worst verdict gives the reason."
     if real:
         text += " A phase compares the twin with recorded runs of unmodified Slurm; a property must hold in each run."
@@ -217,33 +219,44 @@ class _Run:
         return sum(len(r.attempts) for r in self.table.records.values())
 
 
+def without_runs(section: Section, draw: bool) -> Section:
+    """The section as a process hands it to another one: its figures, where they are wanted, instead of its rows."""
+    fault = section.fault
+    if fault is not None:
+        fault = replace(fault, runs=[replace(run, rows=()) for run in fault.runs])
+    return replace(section, pairs=(), runs=(), fault=fault, drawn=_of_runs(section) if draw else {})
+
+
 def _section(section: Section, anchor: str, place: int, count: int) -> dict[str, Any]:
-    if section.fault is not None:
-        return _fault_section(section, section.fault, anchor, place, count)
-    twins = [_Run(h, job_table(h)) for h in ([t for t, _ in section.pairs[:1]] or section.runs)]
-    reals = [_Run(h, job_table(h)) for _, h in section.pairs]
+    of_runs = section.drawn if section.drawn is not None else _of_runs(section)
     rows = scenario_rows(section.verdicts)
     findings = any(v.is_finding for v in section.verdicts)
-    shown = [*twins, *reals]
-    columns = ["twin", *(f"real {i}" for i in range(1, len(reals) + 1))] if reals else _names(twins)
     return {
         "scenario": section.scenario, "version": section.version, "title": section.title, "anchor": anchor,
-        "narrow": len(columns) <= 2,
         "open": count <= MOST_OPEN or place == 1 or findings, "verdict": rows[0]["verdict"] if rows else "",
-        "verdicts": section.verdicts, "columns": columns,
-        "key": _key(reals), "figures": _figures(section, twins, reals), "gantt_key": _gantt_key(shown[:2]),
-        "metrics": _metrics(shown), "card": card([r.history.manifest for r in shown]), "fault": None,
+        "verdicts": section.verdicts, **of_runs,
     }  # fmt: skip
 
 
-def _fault_section(section: Section, case: FaultCase, anchor: str, place: int, count: int) -> dict[str, Any]:
-    rows = scenario_rows(section.verdicts)
-    findings = any(v.is_finding for v in section.verdicts)
+def _of_runs(section: Section) -> dict[str, Any]:
+    """The parts of a section that its rows are needed for."""
+    if section.fault is not None:
+        return _of_fault(section, section.fault)
+    twins = [_Run(h, job_table(h)) for h in ([t for t, _ in section.pairs[:1]] or section.runs)]
+    reals = [_Run(h, job_table(h)) for _, h in section.pairs]
+    shown = [*twins, *reals]
+    columns = ["twin", *(f"real {i}" for i in range(1, len(reals) + 1))] if reals else _names(twins)
     return {
-        "scenario": section.scenario, "version": section.version, "title": section.title, "anchor": anchor,
-        "narrow": False, "open": count <= MOST_OPEN or place == 1 or findings,
-        "verdict": rows[0]["verdict"] if rows else "", "verdicts": section.verdicts, "key": [], "figures": [],
-        "gantt_key": [], "metrics": [], "columns": [run.name for run in case.runs],
+        "narrow": len(columns) <= 2, "columns": columns, "key": _key(reals), "figures": _figures(section, twins, reals),
+        "gantt_key": _gantt_key(shown[:2]), "metrics": _metrics(shown),
+        "card": card([r.history.manifest for r in shown]), "fault": None,
+    }  # fmt: skip
+
+
+def _of_fault(section: Section, case: FaultCase) -> dict[str, Any]:
+    return {
+        "narrow": False, "key": [], "figures": [], "gantt_key": [], "metrics": [],
+        "columns": [run.name for run in case.runs],
         "card": card([history.manifest for history in section.runs]), "fault": fault_context(case),
     }  # fmt: skip
 

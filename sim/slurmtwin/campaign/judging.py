@@ -1,11 +1,12 @@
 """`check`: every scenario in the twin, beside each of its recordings, judged by slurmtwin_reports.
 
 One twin run per recorded repetition, started from that repetition's own times; a scenario without recordings
-runs once and is judged by its properties alone.
+runs once and is judged by its properties alone. A task of the process pool is a case, from its runs to its figures.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,16 +33,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One twin run of a check: beside a recorded run, or alone (recording None)."""
-
-    scenario: Path
-    recording: Path | None
-    out: Path
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Done:
     """Where the twin run lies, and its one-step score: real starts, and those the twin would have made equally."""
 
@@ -64,6 +55,25 @@ class Case:
         return self.group.label if self.group else self.scenario.name
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One case of a check: its twin runs go below `out`."""
+
+    case: Case
+    out: Path
+    seed: int
+    drawn: bool
+    """The report's figures are wanted."""
+    kept: bool
+    """The twin's runs stay in their folder."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of the recorded rows: about how long it takes."""
+        folders = self.case.group.folders if self.case.group else ()
+        return sum(path.stat().st_size for folder in folders for path in folder.glob("events.*"))
+
+
 def comparable(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     """(scenarios that the twin models, those it does not: pods, faults of a Kubernetes cluster)."""
     modelled: list[Path] = []
@@ -83,41 +93,48 @@ def find_cases(paths: Sequence[Path], recordings: Path = RECORDINGS) -> list[Cas
     return cases
 
 
-def run_task(task: Task) -> Done:
-    """Run the twin for one task, into its folder."""
-    if task.recording is None:
-        scenario = load_scenario(task.scenario)
-        run_scenario(scenario, task.scenario.parent, TwinOptions(seed=task.seed, folder=task.out))
-        return Done(task.out)
+def judge_case(task: Task) -> Section:
+    """Run the twin beside each recording of a case, or alone, and judge it: without rows, which the process keeps."""
+    from slurmtwin_reports.html import without_runs
+
+    case = task.case
+    folders: Sequence[Path | None] = case.group.folders if case.group else [None]
+    runs = [_run(case, recording, task.out / str(place), task.seed) for place, recording in enumerate(folders)]
+    section = without_runs(_section(case, runs), task.drawn)
+    if not task.kept:
+        shutil.rmtree(task.out)
+    return section
+
+
+def _run(case: Case, recording: Path | None, out: Path, seed: int) -> Done:
+    """Run the twin once, into its folder: beside a recorded run, or alone."""
+    if recording is None:
+        scenario = load_scenario(case.path)
+        run_scenario(scenario, case.path.parent, TwinOptions(seed=seed, folder=out))
+        return Done(out)
     from slurmtwin_reports.load import load_run
 
-    real = load_run(task.recording)
-    scenario = recorded_scenario(task.recording, task.scenario)
-    host = scenario.host.model_copy(update={"factor": factor_of(task.recording)})
+    real = load_run(recording)
+    scenario = recorded_scenario(recording, case.path)
+    host = scenario.host.model_copy(update={"factor": factor_of(recording)})
     scenario = scenario.of_version(real.version).model_copy(update={"host": host})
     rows = list(real.rows())
-    jobs = recorded_jobs(task.recording, task.scenario)
-    options = TwinOptions(seed=task.seed, folder=task.out, times=start_times(real.manifest, scenario, rows))
-    run_scenario(scenario, task.scenario.parent, options, jobs)
-    starts, same = replay_starts(scenario, task.scenario.parent, jobs, rows, options.times)
-    return Done(task.out, starts, same)
+    jobs = recorded_jobs(recording, case.path)
+    options = TwinOptions(seed=seed, folder=out, times=start_times(real.manifest, scenario, rows))
+    run_scenario(scenario, case.path.parent, options, jobs)
+    starts, same = replay_starts(scenario, case.path.parent, jobs, rows, options.times)
+    return Done(out, starts, same)
 
 
 def judge_cases(
-    cases: Sequence[Case], out: Path, seed: int = 0, workers: int = 0, progress: Progress | None = None
-) -> list[Section]:
-    """The judged sections, in the order of the cases. Twin runs go below `out`."""
-    tasks: list[Task] = []
-    places: list[range] = []
-    for number, case in enumerate(cases):
-        folders: Sequence[Path | None] = case.group.folders if case.group else [None]
-        first = len(tasks)
-        tasks += [
-            Task(case.path, f, out / f"{number:03d}-{case.scenario.name}" / f"{i}", seed) for i, f in enumerate(folders)
-        ]
-        places.append(range(first, len(tasks)))
-    done = run_tasks(run_task, tasks, workers, progress)
-    return [_section(case, [done[i] for i in places[n]]) for n, case in enumerate(cases)]
+    cases: Sequence[Case], out: Path, seed: int = 0, workers: int = 0, progress: Progress | None = None, *,
+    drawn: bool = True, kept: bool = True,
+) -> list[Section]:  # fmt: skip
+    """The judged sections, in the order of the cases. Twin runs go below `out`, and stay there where they are kept."""
+    tasks = [
+        Task(case, out / f"{number:03d}-{case.scenario.name}", seed, drawn, kept) for number, case in enumerate(cases)
+    ]
+    return run_tasks(judge_case, tasks, workers, progress, lambda task: task.bytes)
 
 
 def _section(case: Case, runs: Sequence[Done]) -> Section:

@@ -53,11 +53,13 @@ def _wait_for_parent() -> None:
 
 
 def run_tasks(
-    work: Callable[[Task], Result], tasks: Iterable[Task], workers: int = 0, progress: Progress | None = None
-) -> list[Result]:
+    work: Callable[[Task], Result], tasks: Iterable[Task], workers: int = 0, progress: Progress | None = None,
+    cost: Callable[[Task], int] | None = None,
+) -> list[Result]:  # fmt: skip
     """`[work(t) for t in tasks]`, spread over `workers` processes (0: as many as processors).
 
-    One worker, or one task, runs in this process. The first exception ends the rest and is raised here.
+    By `cost` the dearest tasks are begun first, so that all workers are busy to the end. One worker, or one task, runs
+    in this process. The first exception ends the rest and is raised here.
     """
     todo = list(tasks)
     workers = min(workers or default_workers(), len(todo))
@@ -65,7 +67,8 @@ def run_tasks(
         return list(_serial(work, todo, progress))
     results: dict[int, Result] = {}
     with ProcessPoolExecutor(workers, worker_context(), end_with_parent) as pool:
-        futures: dict[Future[Result], int] = {pool.submit(work, task): place for place, task in enumerate(todo)}
+        order = sorted(range(len(todo)), key=lambda place: -cost(todo[place])) if cost else range(len(todo))
+        futures: dict[Future[Result], int] = {pool.submit(work, todo[place]): place for place in order}
         try:
             _collect(futures, results, len(todo), progress)
         except BaseException:

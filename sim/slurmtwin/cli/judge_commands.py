@@ -159,7 +159,9 @@ def check(
         cases = [] if since else find_cases(files, root)
         advance, close = _progress("running the twin")
         try:
-            sections = judge_cases(cases, Path(out or scratch), seed, workers, advance)
+            sections = judge_cases(
+                cases, Path(out or scratch), seed, workers, advance, drawn=html is not None, kept=out is not None
+            )
             folder = Path(cache) if cache else default_cache()
             how = FaultOptions(
                 seed=seed, workers=workers, cache=folder, kept=Path(kept), make=replicate, anew=anew, progress=advance,
