@@ -24,17 +24,27 @@ _REQUIRED: Final = frozenset(c.name for c in COLUMNS if not c.nullable)
 _NAMES: Final = frozenset(c.name for c in COLUMNS)
 
 
+MOST_KEPT: Final = 65_536
+"""Rows of a table that are built once; of a longer one they are built again, so that it costs no memory."""
+
+
 class TableRows:
-    """The rows of an Arrow table, built batch by batch each time they are walked."""
+    """The rows of an Arrow table: of a long one built batch by batch each time they are walked."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
+        self._kept: list[Row] | None = None
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
     def __iter__(self) -> Iterator[Row]:
-        for batch in self.table.select(list(Row._fields)).to_batches(max_chunksize=65_536):
+        if self._kept is None and len(self) <= MOST_KEPT:
+            self._kept = list(self._built())
+        return self._built() if self._kept is None else iter(self._kept)
+
+    def _built(self) -> Iterator[Row]:
+        for batch in self.table.select(list(Row._fields)).to_batches(max_chunksize=MOST_KEPT):
             yield from map(Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 

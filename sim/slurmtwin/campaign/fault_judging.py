@@ -1,8 +1,9 @@
 """Fault scenarios recorded in pods, judged: properties of every run, phases of twin against real (DESIGN 5).
 
-Three rounds over the process pool: the replications of every recording; then those with a parameter halved and
-doubled, only for phases that are not already known to differ; beside them those with calibrated durations held still.
-What was made is kept as one table per scenario (kept_replications.py), which a fresh clone has.
+A group whose replications are kept is one task of the process pool, from its recordings to its figures. Where some are
+made there are three rounds: the replications of every recording; then those with a parameter halved and doubled, only
+for phases that are not already known to differ; beside them those with calibrated durations held still. What was made
+is kept as one table per scenario (kept_replications.py), which a fresh clone has.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from slurmtwin.campaign.replications import (
     World,
     batches,
     design_text,
+    prepared,
     run_all,
-    run_first,
+    run_one,
     run_twin,
 )
 from slurmtwin.contract.errors import InputError
@@ -100,6 +102,8 @@ class FaultOptions:
     anew: bool = False
     """Make all of them, kept or not."""
     progress: Progress | None = None
+    drawn: bool = True
+    """The report's figures are wanted."""
     since_ns: int = 0
     """Judge phases by the recordings whose time zero is not before this (unix ns)."""
 
@@ -121,26 +125,54 @@ def find_fault_groups(paths: Sequence[Path], recordings: Path = RECORDINGS, sinc
 
 def judge_faults(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Section]:
     """One section per group: properties, and phases where the twin models the scenario and was not fitted to it."""
-    judging = [_Group(group, options) for group in groups]
-    todo = [one for one in judging if one.compared]
-    places = iter(run_tasks(run_first, [b for one in todo for b in one.first_batches()], options.workers))
-    for one in todo:
-        one.twins = [next(places) for _ in one.reals]
-        one.read_kept()
-    new = [one for one in todo if one.lacks]
-    if options.make:
-        _make(new, [[Variant(BASE)]] * len(new), options.replications, options)
-        for one in new:
-            one.judge()
-        _make(new, [one.wanted() for one in new], options.changed, options)
-        _make(new, [[Variant(STILL)]] * len(new), options.replications, options)
-        for one in new:
-            one.keep()
-    ready = [one for one in todo if one.times]
-    judged = run_tasks(judge_times, [one.to_judge(one.recent) for one in ready], options.workers)
-    for one, verdicts in zip(ready, judged, strict=True):
+    alone = replace(options, progress=None)
+    tasks = [KeptTask(group, alone) for group in groups]
+    found = run_tasks(judge_kept, tasks, options.workers, options.progress, lambda task: task.bytes)
+    made = iter(_judge_new([group for group, one in zip(groups, found, strict=True) if one is None], options))
+    return [next(made) if one is None else one for one in found]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTask:
+    """A group that is judged by what is kept of it: a task of the process pool."""
+
+    group: FaultGroup
+    options: FaultOptions
+
+    @property
+    def bytes(self) -> int:
+        """Size of the recorded rows: about how long it takes."""
+        return sum(path.stat().st_size for folder in self.group.folders for path in folder.glob("events.*"))
+
+
+def judge_kept(task: KeptTask) -> Section | None:
+    """The section of a group, without the rows; None: replications are to be made of it."""
+    one = _Group(task.group, task.options)
+    if one.compared:
+        one.begin()
+        if task.options.make and one.lacks:
+            return None
+        if one.times:
+            one.judge(one.recent)
+    return one.section()
+
+
+def _judge_new(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Section]:
+    """Groups of which replications are made."""
+    new = [_Group(group, options) for group in groups]
+    for one in new:
+        one.begin()
+    _make(new, [[Variant(BASE)]] * len(new), options.replications, options)
+    for one in new:
+        one.judge(range(len(one.reals)))
+    _make(new, [one.wanted() for one in new], options.changed, options)
+    _make(new, [[Variant(STILL)]] * len(new), options.replications, options)
+    for one in new:
+        one.keep()
+    judged = run_tasks(judge_times, [one.to_judge(one.recent) for one in new], options.workers)
+    for one, verdicts in zip(new, judged, strict=True):
         one.verdicts = verdicts
-    return [one.section() for one in judging]
+    return [one.section() for one in new]
 
 
 def _make(todo: Sequence[_Group], wanted: Sequence[Sequence[Variant]], count: int, options: FaultOptions) -> None:
@@ -213,7 +245,7 @@ class _Group:
         digest.update(design_text(self.group.scenario).encode() + POD_DURATIONS_FILE.read_bytes())
         return digest.hexdigest()
 
-    def read_kept(self) -> None:
+    def _read_kept(self) -> None:
         """Take what was made before, where today's twin still makes its first replications so; else say why not."""
         if self.options.make and self.options.anew:
             return
@@ -278,9 +310,9 @@ class _Group:
         phases = self.group.scenario.expect.phases
         return ToJudge(phases, [self._repetition(place) for place in places], self.options.seed)
 
-    def judge(self) -> None:
-        """The verdicts from what has been made so far."""
-        self.verdicts = judge_times(self.to_judge(self._places))
+    def judge(self, places: Sequence[int]) -> None:
+        """The verdicts by these recordings, from what has been made so far."""
+        self.verdicts = judge_times(self.to_judge(places))
 
     def _repetition(self, place: int) -> Repetition:
         import numpy as np
@@ -313,20 +345,24 @@ class _Group:
             out += [Variant(name, 0.5), Variant(name, 2.0)]
         return out
 
-    def first_batches(self) -> list[Batch]:
-        """The first replication of each recording: its rows are shown, and its properties judged."""
-        return [
-            batches(self.group.path, folder, self.group.version, Variant(BASE), 1, seed=self.options.seed,
-                    world=self.options.world)[0]
-            for folder in self.group.folders
-        ]  # fmt: skip
+    def begin(self) -> None:
+        """Make the first replication of each recording, whose rows are shown and whose properties judged; read the
+        kept ones.
+        """
+        group, options = self.group, self.options
+        for folder, real in zip(group.folders, self.reals, strict=True):
+            (batch,) = batches(
+                group.path, folder, group.version, Variant(BASE), 1, seed=options.seed, world=options.world
+            )
+            self.twins.append(run_one(batch, prepared(batch, group.scenario, real), batch.first))
+        self._read_kept()
 
     def section(self) -> Section:
-        """The section of a report."""
+        """The section of a report, without the rows."""
         from slurmtwin_reports.checks import run_checks
         from slurmtwin_reports.faults.case import FaultCase, case_run
         from slurmtwin_reports.history import history_of
-        from slurmtwin_reports.html import Section
+        from slurmtwin_reports.html import Section, without_runs
         from slurmtwin_reports.judge import merge_repetitions
 
         scenario, version = self.group.scenario, self.group.version
@@ -346,10 +382,11 @@ class _Group:
         shown = [case_run(twin, phases, "twin") for twin in twins[:1]]
         shown += [case_run(real, phases, f"real {i}") for i, real in enumerate(self.reals, 1)]
         case = FaultCase(phases, shown, self.verdicts if self.compared else [], self.why_not)
-        return Section(
+        section = Section(
             scenario.name, version, scenario.title, [replace(v, version=version) for v in verdicts],
             runs=[*twins[:1], *self.reals], fault=case,
         )  # fmt: skip
+        return without_runs(section, self.options.drawn)
 
     def _stale(self) -> list[Verdict]:
         from slurmtwin_reports.verdict import broken

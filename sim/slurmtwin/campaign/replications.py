@@ -35,6 +35,8 @@ from slurmtwin.worlds.twin import TwinOptions, run_scenario
 if TYPE_CHECKING:
     import numpy as np
 
+    from slurmtwin_reports.history import History
+
     Times = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH: Final = 50
@@ -147,9 +149,9 @@ def run_batch(batch: Batch) -> Times:
     return times
 
 
-def run_first(batch: Batch) -> tuple[Manifest | None, Sequence[Event]]:
-    """A batch's first replication: the twin's manifest (None of another world), and the rows."""
-    one = _prepare(batch).replication(batch, batch.first)
+def run_one(batch: Batch, made: Made, number: int) -> tuple[Manifest | None, Sequence[Event]]:
+    """One replication of a batch: the twin's manifest (None of another world), and the rows."""
+    one = made.replication(batch, number)
     if batch.world is not run_twin:
         return None, batch.world(one)
     run = _run(one)
@@ -157,7 +159,7 @@ def run_first(batch: Batch) -> tuple[Manifest | None, Sequence[Event]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class Made:
     """What the replications of a batch share."""
 
     changed: Changed
@@ -165,6 +167,7 @@ class _Made:
     jobs: list[JobRequest]
 
     def replication(self, batch: Batch, number: int) -> Replication:
+        """What the world is asked for."""
         still = batch.variant.name == STILL
         durations = still_durations() if still else drawn_durations(number)
         for name, factor in self.changed.durations.items():
@@ -176,16 +179,19 @@ class _Made:
         )  # fmt: skip
 
 
-def _prepare(batch: Batch) -> _Made:
+def _prepare(batch: Batch) -> Made:
     from slurmtwin_reports.load import load_run
 
-    scenario = load_scenario(batch.scenario).of_version(batch.version)
-    real = load_run(batch.recording)
+    return prepared(batch, load_scenario(batch.scenario).of_version(batch.version), load_run(batch.recording))
+
+
+def prepared(batch: Batch, scenario: Scenario, real: History) -> Made:
+    """Of a scenario and a recording that have been read."""
     times = start_times(real.manifest, scenario, list(real.rows()))
     changed = batch.variant.of(scenario)
     if changed.scenario.workload != scenario.workload:  # a parameter of the workload: the recorded jobs lack it
-        return _Made(changed, times, list(resolve_jobs(changed.scenario, batch.scenario.parent)))
-    return _Made(changed, times, recorded_jobs(batch.recording, batch.scenario))
+        return Made(changed, times, list(resolve_jobs(changed.scenario, batch.scenario.parent)))
+    return Made(changed, times, recorded_jobs(batch.recording, batch.scenario))
 
 
 # kept results
@@ -198,7 +204,7 @@ def default_cache() -> Path:
     return (Path(given) if given else home / "slurmtwin") / "replications"
 
 
-def _key(batch: Batch, made: _Made) -> str:
+def _key(batch: Batch, made: Made) -> str:
     document = {
         "scenario": made.changed.scenario.model_dump(mode="json", by_alias=True), "durations": made.changed.durations,
         "rules": made.changed.rules, "times": asdict(made.times), "jobs": [to_dict(job) for job in made.jobs],

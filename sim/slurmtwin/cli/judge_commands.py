@@ -165,7 +165,7 @@ def check(
             folder = Path(cache) if cache else default_cache()
             how = FaultOptions(
                 seed=seed, workers=workers, cache=folder, kept=Path(kept), make=replicate, anew=anew, progress=advance,
-                since_ns=since_ns,
+                since_ns=since_ns, drawn=html is not None,
             )  # fmt: skip
             faults = judge_faults(groups, how)
         finally:
