@@ -102,6 +102,16 @@ def test_ties_lie_evenly_over_their_places() -> None:
     assert (found[3][4 * ranks.GRID // 8 :] == 1).all()
 
 
+@pytest.mark.parametrize("part", [1, 7, 1_000_000])
+def test_draws_do_not_depend_on_how_many_are_worked_out_at_a_time(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Part by part is a matter of speed alone: not a bit of a distance differs."""
+    drawn = np.random.default_rng(1).integers(0, SECOND, (3, 41))
+    tables = [ranks.places(np.sort(pool), np.sort(pool), 0) for pool in drawn]
+    before = ranks._drawn(tables, 500, stream(1, "parts"))
+    monkeypatch.setattr(ranks, "PART", part)
+    assert (ranks._drawn(tables, 500, stream(1, "parts")) == before).all()
+
+
 @pytest.mark.parametrize("blind", [0.5, 2.0])
 def test_power_is_needed_on_both_sides(blind: float) -> None:
     """Halved shows and doubled does not, or the other way round: unknown, and the reason names the blind side."""

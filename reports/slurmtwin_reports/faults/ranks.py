@@ -28,6 +28,8 @@ PLAN_DRAWS: Final = 1_999
 MOST_REPETITIONS: Final = 12
 """Beyond that a phase needs another parameter or a timer phase that the recording shows, not more recordings."""
 GRID: Final = 64
+PART: Final = 1_024
+"""Drawn sets whose sums are worked out at a time."""
 DIGITS: Final = 9
 """Distances are rounded before they are compared: sums may differ in the last bit between machines."""
 
@@ -56,13 +58,18 @@ def distance(cumulative: Floats) -> Floats:
 
 
 def _drawn(tables: list[Floats], draws: int, draw: np.random.Generator) -> Floats:
-    """Distances of `draws` sets with one member drawn from each pool."""
+    """Distances of `draws` sets with one member drawn from each pool; worked out part by part, in the cache."""
     import numpy as np
 
-    total = np.zeros((draws, GRID))
-    for table in tables:
-        total += table[draw.integers(0, len(table), draws)]
-    return distance(total / len(tables))
+    picks = [draw.integers(0, len(table), draws) for table in tables]
+    out = np.empty(draws)
+    for begin in range(0, draws, PART):
+        part = slice(begin, begin + PART)
+        total = tables[0][picks[0][part]]
+        for table, picked in zip(tables[1:], picks[1:], strict=True):
+            total += table[picked[part]]
+        out[part] = distance(total / len(tables))
+    return out
 
 
 def p_value(observed: Ints, pools: Ints, draw: np.random.Generator, draws: int = NULL_DRAWS) -> float:
