@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -82,9 +83,18 @@ class Design(Strict):
     kubernetes: KubernetesSettings = KubernetesSettings()
 
 
+KEPT: Final = 64
+"""Designs that a process remembers: each run of an operator's asks for one."""
+
+
 def load_design(path: Path | str) -> Design:
     """The design in a YAML file. Raises InputError with file:line for the first thing that is wrong."""
     path = Path(path)
+    return _loaded(path, path.read_bytes() if path.is_file() else b"")
+
+
+@lru_cache(maxsize=KEPT)
+def _loaded(path: Path, written: bytes) -> Design:  # noqa: ARG001  a file written anew is read anew
     document = load_yaml(path)
     if not isinstance(document, dict):
         raise InputError("a design is a mapping with the keys schema, name, switches", Where(str(path), 1))

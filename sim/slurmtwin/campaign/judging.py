@@ -29,14 +29,18 @@ from slurmtwin.worlds.outside import literal_scenario
 from slurmtwin.worlds.twin import TwinOptions, not_modelled, run_scenario
 
 if TYPE_CHECKING:
+    from slurmtwin_reports.history import History
     from slurmtwin_reports.html import Section
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Where the twin run lies, and its one-step score: real starts, and those the twin would have made equally."""
+    """Where the twin run lies, beside which recorded run, and its one-step score: real starts, and those the twin would
+    have made equally.
+    """
 
     folder: Path
+    real: History | None = None
     starts: int = 0
     same: int = 0
 
@@ -123,7 +127,7 @@ def _run(case: Case, recording: Path | None, out: Path, seed: int) -> Done:
     options = TwinOptions(seed=seed, folder=out, times=start_times(real.manifest, scenario, rows))
     run_scenario(scenario, case.path.parent, options, jobs)
     starts, same = replay_starts(scenario, case.path.parent, jobs, rows, options.times)
-    return Done(out, starts, same)
+    return Done(out, real, starts, same)
 
 
 def judge_cases(
@@ -146,7 +150,7 @@ def _section(case: Case, runs: Sequence[Done]) -> Section:
     twins = [load_run(run.folder) for run in runs]
     if case.group is None:
         return judge_runs(twins, properties, case.scenario.title)
-    reals = [load_run(folder) for folder in case.group.folders]
+    reals = [run.real for run in runs if run.real is not None]
     section = judge_pairs(list(zip(twins, reals, strict=True)), properties, case.scenario.title)
     same, starts = sum(run.same for run in runs), sum(run.starts for run in runs)
     extra = []

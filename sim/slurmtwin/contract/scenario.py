@@ -6,6 +6,7 @@ Slurm's own settings are kept in Slurm's own words, so that every world reads th
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -345,9 +346,18 @@ class Scenario(Strict):
         return self.model_copy(update={"slurm": slurm, "expect": self.expect.of_version(version)})
 
 
+KEPT: Final = 512
+"""Scenarios that a process remembers: to read one takes 15 ms."""
+
+
 def load_scenario(path: Path | str) -> Scenario:
     """The scenario in a YAML file. Raises InputError with file:line for the first thing that is wrong."""
     path = Path(path)
+    return _loaded(path, path.read_bytes() if path.is_file() else b"")
+
+
+@lru_cache(maxsize=KEPT)
+def _loaded(path: Path, written: bytes) -> Scenario:  # noqa: ARG001  a file written anew is read anew
     document = load_yaml(path)
     if not isinstance(document, dict):
         raise InputError("a scenario is a mapping with the keys schema, name, slurm, workload", Where(str(path), 1))
