@@ -52,6 +52,40 @@ def test_its_pods_are_not_ready_at_once_and_tainted_soon_after(cluster: Make) ->
     assert 0 <= added - noticed_s(c, name) < 0.2
 
 
+def test_a_taint_of_a_node_that_changed_since_it_was_read_is_written_100_to_200_ms_later(cluster: Make) -> None:
+    """The write asks for the version that was read (PatchNodeTaints()): nobody's taint is lost."""
+
+    def tainted_s(disturbed: bool) -> float:
+        c = cluster(3)
+        name, at_s = "n0", []
+        c.at(60, c.kubelets[name].fall_silent)
+        read = c.server.get
+
+        def touched(kind: type, key: str) -> Any:
+            """Each first look at the node that bears the NoSchedule taint alone is followed by a change of the node."""
+            found = read(kind, key)
+            if kind is Node and [t.effect for t in found.spec.taints] == ["NoSchedule"] and not at_s and disturbed:
+                at_s.append(c.env.now_ns / SECOND)
+                label = {"touched": "yes"}
+                c.server.patch(Node, name, lambda n: replace(n, meta=replace(n.meta, labels=n.meta.labels | label)))
+            return found
+
+        c.server.get = touched
+        written: list[float] = []
+
+        def note(verb: str, old: Any, new: Any) -> None:
+            del verb, old
+            if isinstance(new, Node) and any(t.effect == "NoExecute" for t in new.spec.taints):
+                written.append(c.env.now_ns / SECOND)
+
+        c.server.on_write.append(note)
+        c.run(130)
+        assert {t.effect for t in read(Node, name).spec.taints} == {"NoSchedule", "NoExecute"}
+        return written[0]
+
+    assert 0.1 < tainted_s(disturbed=True) - tainted_s(disturbed=False) < 0.22
+
+
 def test_a_statefulset_waits_for_ever_a_deployment_moves(cluster: Make) -> None:
     """Deletion 300 s after the taint; the ordinal stays taken, the ReplicaSet counts the terminating pod no more."""
     c = cluster(3)

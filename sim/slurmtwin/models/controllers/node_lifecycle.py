@@ -6,11 +6,14 @@ here a node is looked at, at those same instants, while it is silent, not ready,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.api_server.collector import node_ready_fact, pod_fact
+from slurmtwin.models.api_server.errors import ApiError, ConflictError
 from slurmtwin.models.api_server.objects import NO_EXECUTE, NO_SCHEDULE, Condition, Node, Pod, Taint
 from slurmtwin.models.controllers.zones import ZoneTainter, zone_of
 
@@ -31,6 +34,9 @@ _CONDITION_TAINTS: Final = {
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
 }  # fmt: skip
 _OF_CONDITIONS: Final = frozenset(_CONDITION_TAINTS.values())
+TAINT_TRIES: Final = 5
+TAINT_AGAIN_NS: Final = (100 * MS, 200 * MS)
+"""UpdateTaintBackoff of pkg/controller/controller_utils.go: 5 steps of 100 ms with jitter 1."""
 
 
 @dataclass(slots=True)
@@ -51,6 +57,9 @@ class NodeLifecycle:
         self._looking = False
         period = plane.defaults.node_monitor_ns
         self._phase_ns = plane.streams.uniform_ns("node_monitor.phase", 0, period)()
+        self._taint_again = plane.streams.uniform_ns("node_taint.again", *TAINT_AGAIN_NS)
+        self._swapping: dict[str, bool] = {}
+        """Nodes whose NoSchedule taints are being written -> whether they have changed meanwhile."""
         self._zones: dict[str, ZoneTainter] = {}
         self._all_disrupted = False
         plane.nodes.tell(self._node_changed)
@@ -191,7 +200,14 @@ class NodeLifecycle:
     # taints
 
     def _no_schedule(self, node: Node) -> None:
-        """doNoScheduleTaintingPass(): each change of a node, conditions and cordon as NoSchedule taints."""
+        """doNoScheduleTaintingPass(): each change of a node, conditions and cordon as NoSchedule taints.
+
+        One write of a node's at a time.
+        """
+        name = node.meta.name
+        if name in self._swapping:
+            self._swapping[name] = True
+            return
         wanted = {
             _CONDITION_TAINTS[name, c.status]
             for name, c in node.status.conditions.items()
@@ -211,7 +227,13 @@ class NodeLifecycle:
             kept = tuple(t for t in n.spec.taints if not (t.effect == NO_SCHEDULE and t.key in gone | wanted - ours))
             return replace(n, spec=replace(n.spec, taints=kept + added))
 
-        self._client.patch(Node, node.meta.name, change, uid=node.meta.uid)
+        def written() -> None:
+            now = self.plane.nodes.get(name)
+            if self._swapping.pop(name) and now is not None:
+                self._no_schedule(now)
+
+        self._swapping[name] = False
+        self._write_taints(node, change, written)
 
     def _swap(self, node: Node, key: str | None) -> None:
         """One of not-ready and unreachable with NoExecute, or neither (SwapNodeControllerTaint())."""
@@ -221,7 +243,29 @@ class NodeLifecycle:
             kept = tuple(t for t in n.spec.taints if not (t.effect == NO_EXECUTE and t.key in (NOT_READY, UNREACHABLE)))
             return replace(n, spec=replace(n.spec, taints=kept + added))
 
-        self._client.patch(Node, node.meta.name, change, uid=node.meta.uid)
+        self._write_taints(node, change, _nothing)
+
+    def _write_taints(
+        self, node: Node, change: Callable[[Node], Node], done: Callable[[], None], tries: int = TAINT_TRIES
+    ) -> None:
+        """The node is read, and written as of the version read; where it has changed meanwhile, a while later again
+        (controller_utils.go AddOrUpdateTaintOnNode(), PatchNodeTaints()).
+        """
+
+        def read(answer: Any) -> None:
+            if isinstance(answer, ApiError) or answer.meta.uid != node.meta.uid:
+                done()
+            else:
+                self._client.update(change(answer), written)
+
+        def written(answer: Any) -> None:
+            if isinstance(answer, ConflictError) and tries > 1:
+                again_ns = self._taint_again()
+                self.plane.clock.call_in(again_ns, lambda _: self._write_taints(node, change, done, tries - 1))
+            else:
+                done()
+
+        self._client.get(Node, node.meta.name, read)
 
     def _taint_now(self, name: str) -> None:
         """Its turn in the queue of its zone (doNoExecuteTaintingPass())."""
@@ -270,6 +314,10 @@ class NodeLifecycle:
         if state != "partial":
             return defaults.eviction_gap_ns
         return defaults.reduced_gap_ns if size > defaults.large_zone else None
+
+
+def _nothing() -> None:
+    return None
 
 
 def zone_state(statuses: list[str], threshold: tuple[int, int]) -> str:

@@ -88,9 +88,13 @@ class TaintEviction:
             self._client.event(f"Pod/{pod.meta.name}", "TaintManagerEviction", message)
 
     def _delete(self, pod: Pod) -> None:
-        """addConditionAndDeletePod()."""
+        """deletePodHandler()."""
         message = f"Marking for deletion Pod {pod.meta.key}"
         self._client.event(f"Pod/{pod.meta.name}", "TaintManagerEviction", message)
+        self._client.get(Pod, pod.meta.key, lambda _: self._mark_and_delete(pod))
+
+    def _mark_and_delete(self, pod: Pod) -> None:
+        """addConditionAndDeletePod(), which has read the pod."""
         condition = Condition("True", self.plane.now_ns, "DeletionByTaintManager")
         self._client.patch(
             Pod, pod.meta.key,
