@@ -1,7 +1,8 @@
 """What the observer of a run in pods notes: who answers, and how nodes and jobs are listed, each time it changes.
 
 The real one asks each second and each quarter of a second, and its rows say between which two answers a change lay
-(docs/kind-slurm.md). Here a change is noted when it happens. A controller that hangs is refused for lack of an answer.
+(docs/kind-slurm.md). Here a change is noted when it happens. A controller that hangs is refused for lack of an answer;
+of two pods behind one name now one answers and now the other (service_ways.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.changes import Changes
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Job
+    from slurmtwin.worlds.service_ways import ProbeTurns
 
 KEPT_JOBS: Final = 1000
 """Jobs that slurmctld has purged are forgotten when there are so many of them."""
@@ -94,6 +96,8 @@ class Observer:
         self._joint = False
         """There was an array or a hetjob: records share a number, so each is compared with another one's."""
         self._due = False
+        self.turns: dict[str, ProbeTurns] = {}
+        """Controllers whose name can lead to several pods."""
         sink.looked = self.look
         cluster.on_serving.append(self.look)
 
@@ -106,6 +110,8 @@ class Observer:
     def _compare(self, _argument: object) -> None:
         self._due = False
         for controller in self._cluster.controllers:
+            if controller.name in self.turns and self.turns[controller.name].asking:
+                continue
             up = (controller.ctld is not None or controller.standby) and not controller.frozen
             self._answer("livez", controller.name, up and self._reachable(controller.name))
         ctld = self._cluster.ctld
@@ -115,6 +121,13 @@ class Observer:
             self._answer(table, None, listed)
         if ctld is not None and listed:
             self._list(ctld)
+
+    def probed(self, name: str, good: bool | None) -> None:
+        """A probe of a name that leads to several pods; None: it leads to one again."""
+        if good is None:
+            self.look()
+        else:
+            self._answer("livez", name, good and self._reachable(name))
 
     def _answer(self, asked: str, node: str | None, good: bool) -> None:
         mark = (asked, node or "")

@@ -55,6 +55,7 @@ from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
 from slurmtwin.worlds.pod_starts import Sharing, start_costs
 from slurmtwin.worlds.pod_state import PodState
+from slurmtwin.worlds.service_ways import Ways
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
 if TYPE_CHECKING:
@@ -92,7 +93,6 @@ API_BACK_NS: Final = (2 * SECOND, 5 * SECOND)
 looks besides); the container and the server take the rest."""
 CONFIGLESS_NS: Final = 10 * SECOND
 """slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
-
 ATTEMPT_NS: Final = (3 * SECOND, 5 * SECOND)
 """One that fails: several lookups of a name that does not exist yet. The first recordings of x16 have an answer at the
 third attempt 26.5 s after the container's start, at the fourth 40.6 to 42.6 s."""
@@ -125,6 +125,7 @@ class PodWorld(TwinWorld):
         self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
         self._attach_state(scenario, conf, sink)
         self.observer = Observer(self.cluster, sink, self.kube.reached, self.kube.listed)
+        self.kube.ways.tell(self.observer, (controller.name for controller in self.cluster.controllers))
         faults, look = self.kube.faults, self.observer.look
         faults.look = look
         faults.drain_ended = self._maybe_over
@@ -328,7 +329,9 @@ class KubePart:
             self.slurm.plugin = "task/affinity"
         self.request = request
         self._costs = start_costs(world, self._sharing, scenario.pods is not None and bool(scenario.pods.operator))
-        self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(self._nodes())}
+        nodes = pod_objects.kube_nodes(self._cluster)
+        self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(nodes)}
+        self.ways = Ways(env, self.server, self.machines, self.namespace, streams)
         usual_ns = kubelet_defaults(version).relist_ns
         self.phases = KubeletPhases(self.machines, options.times, usual_ns, streams)
         self.operator: OperatorPart | None = None
@@ -346,9 +349,6 @@ class KubePart:
         self.faults.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
         if self.operator is not None and self.operator.asks_by_lists:
             self.faults.refusal = streams.uniform_ns("kubectl.refusal", *REFUSAL_NS)
-
-    def _nodes(self) -> list[KubeNode]:
-        return pod_objects.kube_nodes(self._cluster)
 
     def _settings(self, options: TwinOptions) -> DaemonPods:
         """Daemons serve for the first time when a recording says so, where their container runs by then."""
@@ -515,9 +515,9 @@ class KubePart:
         assert self.operator is not None
         return self.operator.step(fault)
 
-    def reached(self, _controller: str) -> bool:
+    def reached(self, controller: str) -> bool:
         """Whether the observer reaches a controller's pod (a paused machine shows as a controller that hangs)."""
-        return self.faults.resolves()
+        return self.faults.resolves() and self.ways.reaches(controller)
 
     def rest_ready(self) -> bool:
         """A slurmrestd pod serves."""

@@ -57,7 +57,8 @@ class SlurmctldProgram(DaemonProgram):
             self.controller.thaw()
 
     def _serves(self) -> bool:
-        return self.controller.ctld is not None or self.controller.standby
+        """Not before its own exec: until then who is in charge is a predecessor on a host that stands still."""
+        return self._executed and (self.controller.ctld is not None or self.controller.standby)
 
     def serving_changed(self) -> None:
         """The cluster says that some controller began or ceased to answer. One that has ended by itself, after a
