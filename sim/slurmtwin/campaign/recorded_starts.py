@@ -1,6 +1,7 @@
 """What the rows of a recording say of starts: when daemons, jobs and faults came, and where timers stood.
 
-A timer's phase is read off the rows before the first fault; what comes after it is for the twin to find out.
+A timer's phase is read off the rows before the first fault; what comes after it is for the twin to find out. A fault
+that only waits for another one (contract/cluster_faults.py, WAITING) is not yet the first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from statistics import median_low
 from typing import Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.cluster_faults import WAITING
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import Scenario
@@ -40,6 +42,8 @@ class RecordedStarts:
         ]
         self._submits: dict[int, int] = {}
         self._injected: dict[str, int] = {}
+        self._disturbed = False
+        """A fault has done something."""
         self._controllers: list[int] = []
         self._slurmds: list[int] = []
         self._firsts: dict[str, int] = {}
@@ -61,12 +65,14 @@ class RecordedStarts:
         kind = row.kind
         if self._in_pods:
             self._take_loop(row)
-        if not self._injected:
+        if not self._disturbed:
             self._take_before(row)
         if kind == Kind.JOB_SUBMITTED and row.job_id is not None:
             self._submits.setdefault(int(row.job_id), int(row.t_ns))
         elif kind == Kind.FAULT_INJECTED and row.actor == "fault":
-            self._injected.setdefault(_fault_key(json.loads(row.detail)["fault"]), int(row.t_ns))
+            fault = json.loads(row.detail)["fault"]
+            self._disturbed |= fault["kind"] not in WAITING
+            self._injected.setdefault(_fault_key(fault), int(row.t_ns))
         elif kind == Kind.SLURMCTLD_STARTED:
             self._controllers.append(int(row.t_ns))
         elif kind == Kind.SLURMD_STARTED and row.t_ns <= 0:
@@ -77,7 +83,7 @@ class RecordedStarts:
         kind, at_ns = row.kind, int(row.t_ns)
         if kind == Kind.NODE_PINGED and row.value:
             self._looks.append(at_ns)
-        if self._injected:
+        if self._disturbed:
             return
         if kind == Kind.NODE_PINGED and _is_ping(row):
             self._pings.append((at_ns, str(row.node)))

@@ -6,7 +6,7 @@ the repetitions sample the phase of the longest timer the scenario rests on.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,9 @@ ClusterFaultKind = Literal[
     "watch.stale",
     "config.change",
 ]
+
+WAITING: Final = frozenset({"memory.group_kill"})
+"""Kinds that change nothing by themselves: a watcher is set up, and acts on another fault's OOM kill."""
 
 
 class ClusterFault(Strict):

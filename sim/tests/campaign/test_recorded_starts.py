@@ -70,6 +70,31 @@ def test_ticks_that_pinged_before_the_fault_are_known() -> None:
     )  # fmt: skip
 
 
+def test_a_watcher_that_waits_for_another_fault_disturbs_nothing() -> None:
+    """memory.group_kill acts on an OOM kill alone: timers are known until the fault that brings one."""
+    armed = {"at": "10s", "kind": "memory.group_kill", "target": "slurmd:w-0"}
+    hog = {"at": "20s", "kind": "memory.hog", "target": "job:1"}
+    document = {
+        "schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": [{"NodeName": "w-0"}]}, "pods": {},
+        "faults": [armed, hog], "workload": {"jobs": [{"id": 1, "submit": "1s", "run": "100s", "time": "10"}]},
+    }  # fmt: skip
+
+    def cycle(t_s: int) -> Event:
+        return Event(t_s * SECOND, Kind.SCHED_BACKFILL_CYCLE, "backfill", value=0)
+
+    def injected(t_s: int, fault: dict[str, str]) -> Event:
+        return Event(t_s * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault}))
+
+    rows = [
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"), cycle(8), lease(9, "dev-worker"), injected(10, armed),
+        cycle(14), lease(19, "dev-worker"), injected(21, hog), cycle(22), lease(29, "dev-worker"),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document), rows)
+    assert (found.cycle_ns, found.lease_ns) == (14 * SECOND, {"worker1": 19 * SECOND})
+    assert found.fault_ns == (10 * SECOND, 21 * SECOND)
+
+
 @pytest.mark.parametrize(
     ("version", "ticks_ms", "round_ms"),
     [("22.05", [-1600, 18560], 1008), ("22.05", [-8000, -7995, 2080], 1008), ("22.05", [9000, 14010], None),
