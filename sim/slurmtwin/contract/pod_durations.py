@@ -26,6 +26,9 @@ DURATIONS: Final[dict[str, str]] = {
     "submit": "a job is submitted until slurmctld has its record",
     "main-pass": "a whole second at which slurmctld's loop looks until its pass has started a job",
     "loop-round": "slurmctld 22.05: a round of its loop beyond its second",
+    "growth-start": "CPU time of a job's Python until it begins to take memory",
+    "growth-step": "CPU time of such a job to take 4 MiB",
+    "growth-wake": "such a job's sleep is over until it runs again",
     "dispatch": "a dispatcher asks a cluster's slurmrestd until slurmctld has done it",
 }
 """Name -> the span it measures; in nanoseconds everywhere."""

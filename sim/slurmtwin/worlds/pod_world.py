@@ -48,6 +48,7 @@ from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
+from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
@@ -356,10 +357,9 @@ class KubePart:
         pods = self._scenario.pods
         assert pods is not None
         now = world.env
-        slurmctld, slurmd = world.draw("slurmctld-start"), world.draw("slurmd-start")
+        slurmctld, slurmd = world.draw("slurmctld-start"), limited_start(world, pods)
         slurmd_ns = max(times.slurmd_ns, times.slurmctld_ns + SECOND)
         pinned = 0 if pods.controller_after else len(pod_objects.worker_names(self._scenario))
-
         resolver_ns = world.scaled("resolver-timeout", RESOLVER_NS)
         hears, ends = supervised_ends(pods.operator, world)
 
@@ -384,7 +384,7 @@ class KubePart:
                 "supervisor", *(world.scaled("supervisor-restart", ns) for ns in ROUNDS_NS)
             ),
             supervisor_hears=hears, supervisor_ends=ends,
-            hog_wake=world.draw("exit-notice"), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
+            growth=growth(world), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
             machine_memory=pod_objects.NODE_MEMORY,
             resolver_ns=resolver_ns, resolver_phase=world.streams.uniform_ns("resolver", 0, resolver_ns),

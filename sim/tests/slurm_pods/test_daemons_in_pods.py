@@ -9,7 +9,7 @@ import pytest
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.api_server.objects import Container, Pod, Probe
-from slurmtwin.models.slurm_pods.settings import DaemonPods
+from slurmtwin.models.slurm_pods.settings import DaemonPods, Growth
 from slurmtwin.models.slurm_pods.supervisor import Supervisor
 
 MIB = 1 << 20
@@ -88,6 +88,16 @@ def test_the_kernel_takes_the_job_s_process_of_a_guaranteed_pod(pods_rig: Any) -
     assert len(rig.times(Kind.JOB_ENDED, job=1, state="FAILED")) == 1
     assert not rig.times(ENDED, app="slurmd")
     assert not rig.slurmd().jobs
+
+
+def test_a_cpu_limit_slows_a_job_that_grows(pods_rig: Any) -> None:
+    """62 steps of 6 ms under 10 ms each 100 ms take 3.7 s; without a limit they would take 1.7."""
+    growth = Growth(start=lambda: 14 * MS, work=lambda: 6 * MS, wake=lambda: MS)
+    rig = pods_rig([LONG], memory_mib=256, growth=growth)
+    rig.at(30, lambda: rig.programs.hog(rig.slurm_id()))
+    rig.run(60)
+    [died] = rig.times(Kind.SCRIPT_ENDED, job=1, exit_code=137)
+    assert died == pytest.approx(33.7, abs=0.15)
 
 
 @pytest.mark.parametrize(("cgroups", "emulated"), [(2, False), (1, True)])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.kubelet.container_memory import Process
+from slurmtwin.models.kubelet.cpu_quota import CpuQuota
 from slurmtwin.models.kubelet.program import SIGKILL_CODE
 
 if TYPE_CHECKING:
@@ -39,11 +40,21 @@ class JobMemory:
         self.child = Process(self.script.owner, 0, self.script.score_adj)
         self._place.cgroup.processes.append(self.child)
         free = max(0, self._limit() - self._place.cgroup.used)
-        steps = free // self._settings.hog_step + 1
         if self._limit():
-            grown = steps * self._settings.hog_step
-            each_ns = self._settings.hog_pause_ns + self._settings.hog_wake()
-            self._call = self._place.clock.call_in(steps * each_ns, self._grown, grown)
+            steps = free // self._settings.growth.step + 1
+            self._call = self._place.clock.call_in(
+                self._takes_ns(steps), self._grown, steps * self._settings.growth.step
+            )
+
+    def _takes_ns(self, steps: int) -> int:
+        """Python's start and so many steps with the sleeps between them, within the container's CPU limit."""
+        growth = self._settings.growth
+        quota = CpuQuota(self._place.container.milli_cpu_limit, growth.phase())
+        work_ns, rests_ns = growth.work(), growth.pause_ns + growth.wake()
+        at_ns = quota.done_ns(0, growth.start() + work_ns)
+        for _ in range(steps - 1):
+            at_ns = quota.done_ns(at_ns + rests_ns, work_ns)
+        return at_ns
 
     def _limit(self) -> int:
         return self._place.cgroup.limit or self._settings.machine_memory

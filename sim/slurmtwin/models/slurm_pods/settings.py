@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from slurmtwin.contract.clock import MS, SECOND
@@ -17,6 +17,24 @@ it finds its controller's name at the first query after an outage (recorded in x
 
 STEPD_ADJ_PRIVILEGED: Final = -999
 """slurmstepd's oom_score_adj since 25.11, where it may lower it (slurm.md 7); -1000 before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """How a job outgrows its limit (e2e/slurm_images/files/job): its script starts Python, which grows by a step and
+    sleeps, again and again. One draw of each for all steps of a run.
+    """
+
+    step: int = 4 * MIB
+    pause_ns: int = 20 * MS
+    start: Draw = lambda: 14 * MS
+    """CPU time of Python's start."""
+    work: Draw = lambda: 3 * MS
+    """CPU time of a step: the kernel clears its pages."""
+    wake: Draw = lambda: MS
+    """The way back to the CPU after a sleep."""
+    phase: Draw = lambda: 0
+    """Until the next period of the container's CPU quota."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +89,7 @@ class DaemonPods:
     """What a job without a limit can take of its machine; 0: it grows no further than it may."""
     privileged: bool = False
     """Containers may lower oom_score_adj (CAP_SYS_RESOURCE): slurmstepd is then as good as unkillable."""
-    hog_step: int = 4 * MIB
-    hog_pause_ns: int = 20 * MS
-    """A job that outgrows its limit grows by a step, then sleeps so long (e2e/slurm_images/files/job)."""
-    hog_wake: Draw = lambda: 8 * MS
-    """What each step takes beyond that: the pages, and the way back to the CPU. One draw for all steps of a run."""
+    growth: Growth = field(default_factory=Growth)
     fill_bytes_per_s: int = 700 * MIB
     """How fast a job writes into a memory-backed volume."""
     late_fill: Draw = lambda: 2 * MIB
