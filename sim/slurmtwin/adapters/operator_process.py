@@ -252,8 +252,11 @@ class _Process:
             else:
                 over(False)
 
+        actions = list(made.actions)
+        if self._carrying.marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale())
+            actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
         if dict(item.status) == status:
-            self._act(item, list(made.actions), ended)
+            self._act(item, actions, ended)
             return
         key = f"NodeSet/{item.meta.key}"
 
@@ -261,7 +264,7 @@ class _Process:
             if isinstance(answer, ApiError):
                 ended(False)
             else:
-                self._act(item, list(made.actions), ended)
+                self._act(item, actions, ended)
 
         self.client.patch(Custom, key, lambda c: replace(c, status=status), stored, uid=item.meta.uid)
 

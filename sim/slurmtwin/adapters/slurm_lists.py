@@ -33,6 +33,15 @@ class ListTimes:
     """A round of the batch timer lasts so much longer than its second: lists move away from the ticks by it."""
 
 
+def batch_in_ns(now_ns: int, some_ns: int, round_ns: int) -> int:
+    """From a refresh asked for now to the batch that makes it, where one of the informer's batches came at some_ns.
+
+    An informer has one timer, which is set anew at each batch (slurm-client 1.1 informer.go runListInformer()): two
+    refreshes a whole number of rounds apart wait equally long.
+    """
+    return (some_ns - now_ns) % round_ns
+
+
 class ClientLists:
     """The timers of one client."""
 

@@ -53,8 +53,8 @@ class Informing:
     """How a client of slurm-client works: its timers, and what is drawn."""
 
     lists: ClientLists
-    batch: Callable[[], int]
-    """From a refresh to the batch that makes it."""
+    batch: Callable[[int], int]
+    """From a refresh asked for at that time to the batch that makes it."""
     change: Callable[[], int] = lambda: ANSWER_NS
     """A change of a node until slurmctld has made it."""
     writes: Callable[[], int] = lambda: 0
@@ -112,8 +112,10 @@ class SlurmPort:
         self._comments: dict[str, str] = {}
         self._commented: set[str] = set()
         """Since nodes were listed last."""
-        self._changes = 0
-        """Changes of nodes asked for in this pass."""
+        self._behind = 0
+        """Lists that the last change of a node has not waited for yet."""
+        self._changed = False
+        """This pass has changed a node."""
         self._listed = ListedNodes()
         self._records: list[SlurmNode | None] = []
         """By place in the node table, as they were listed last; None: not known."""
@@ -129,18 +131,28 @@ class SlurmPort:
         """Job -> what its record was made of, and the record."""
 
     def settle(self, done: Callable[[], None]) -> None:
-        """The end of a pass: with slurm-client each change waits for a new list, and the status for one more.
+        """The end of a pass: with slurm-client the last change waits for a new list, and the status for one more.
 
-        (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.) Nobody waits for a
-        service that was away.
+        (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.)
         """
-        lists, self._changes = 1 + self._changes, 0
-        if self._informing is None or self._direct(self._informing) or self._last.answer != "fresh" or self._failed:
+        changed, self._changed = self._changed, False
+        lists_ns = self._lists_ns(1 + self._behind)
+        self._behind = 0
+        if self._informing is None or not lists_ns:
             done()
             return
-        lists_ns = sum(_listed_after_ns(self._informing) for _ in range(lists))
-        beside_ns = self._informing.writes() if lists > 1 else self._informing.reads()
+        beside_ns = self._informing.writes() if changed else self._informing.reads()
         self._clock.call_in(lists_ns + beside_ns, lambda _: done())
+
+    def _lists_ns(self, count: int) -> int:
+        """So many lists, one after the other; nobody waits for a service that was away, or without informers."""
+        informing, now_ns = self._informing, self._clock.now_ns
+        if informing is None or self._direct(informing) or self._last.answer != "fresh" or self._failed:
+            return 0
+        at_ns = now_ns
+        for _ in range(count):
+            at_ns += _listed_after_ns(informing, at_ns)
+        return at_ns - now_ns
 
     def _direct(self, informing: Informing) -> bool:
         return informing.lists.direct(self._clock.now_ns)
@@ -171,7 +183,7 @@ class SlurmPort:
         if self._direct(informing):
             self._clock.call_in(ANSWER_NS, self._answer, done)
             return
-        listed_ns = informing.batch() + ANSWER_NS
+        listed_ns = informing.batch(self._clock.now_ns) + ANSWER_NS
         if self._failed:
             self._clock.call_in(listed_ns, self._answer, partial(self._informed, informing))
             done(replace(self._last, answer="away"))
@@ -396,12 +408,18 @@ class SlurmPort:
         self._change(lambda ctld: delete_nodes(self._cluster, ctld, node) or "", done)
 
     def _change(self, change: Callable[[Slurmctld], str], done: Callable[[str], None], waits: int = 1) -> None:
-        """waits: how many lists the pass waits for, for it; the status at its end writes comments beside each other."""
-        self._clock.call_in(self._change_ns(), self._do, (change, done, waits))
+        """waits: how many lists the pass waits for, for it; the status at its end writes comments beside each other.
+
+        What is changed next is changed behind them: an update reads its object anew (slurm-client client.go Update()).
+        """
+        lists_ns = self._lists_ns(self._behind)
+        self._behind = 0
+        self._clock.call_in(lists_ns + self._change_ns(), self._do, (change, done, waits))
 
     def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None], int]) -> None:
         change, done, waits = order
-        self._changes += waits
+        self._behind = waits
+        self._changed = self._changed or bool(waits)
         ctld = self._cluster.ctld
         if self._serves() != "fresh" or ctld is None:
             done("slurmrestd does not answer")
@@ -423,7 +441,7 @@ class SlurmPort:
         self._clock.call_in(ANSWER_NS, answered)
 
 
-def _listed_after_ns(informing: Informing) -> int:
+def _listed_after_ns(informing: Informing, asked_ns: int) -> int:
     """From a refresh to the look that finds it done."""
     check_ns = informing.lists.check_ns
-    return -(-(informing.batch() + ANSWER_NS) // check_ns) * check_ns
+    return -(-(informing.batch(asked_ns) + ANSWER_NS) // check_ns) * check_ns

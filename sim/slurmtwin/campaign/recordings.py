@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from slurmtwin.campaign.recorded_passes import last_poll_ns, read_passes
 from slurmtwin.campaign.recorded_starts import RecordedStarts
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.jobs import JobRequest
@@ -125,6 +126,13 @@ def _times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> Start
     for row in rows:
         starts.take(row)
     return starts.times()
+
+
+def with_poll(times: StartTimes, folder: Path) -> StartTimes:
+    """With the operator's last poll before the first fault, where the recording has passes that show it."""
+    if not times.fault_ns:
+        return times
+    return replace(times, poll_ns=last_poll_ns(read_passes(folder, times.epoch_ns), min(times.fault_ns)))
 
 
 def factor_of(folder: Path) -> float:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import slurmtwin
 from slurmtwin.campaign.parameters import Changed, change
 from slurmtwin.campaign.pool import Progress, run_tasks
-from slurmtwin.campaign.recordings import recorded_jobs, start_times
+from slurmtwin.campaign.recordings import recorded_jobs, start_times, with_poll
 from slurmtwin.contract.events import Event
 from slurmtwin.contract.jobs import JobRequest, to_dict
 from slurmtwin.contract.manifest import Manifest, sha256_text
@@ -187,7 +187,7 @@ def _prepare(batch: Batch) -> Made:
 
 def prepared(batch: Batch, scenario: Scenario, real: History) -> Made:
     """Of a scenario and a recording that have been read."""
-    times = start_times(real.manifest, scenario, list(real.rows()))
+    times = with_poll(start_times(real.manifest, scenario, list(real.rows())), batch.recording)
     changed = batch.variant.of(scenario)
     if changed.scenario.workload != scenario.workload:  # a parameter of the workload: the recorded jobs lack it
         return Made(changed, times, list(resolve_jobs(changed.scenario, batch.scenario.parent)))

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import slurmtwin
 from slurmtwin.adapters.manifests import PRE_STOP_NS
 from slurmtwin.adapters.operator_process import Carrying, Operator
-from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes
+from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes, batch_in_ns
 from slurmtwin.adapters.slurm_port import ANSWER_NS, Informing, SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
@@ -182,7 +182,7 @@ class OperatorPart:
         self.operator = Operator(
             world.env, kube.server, sink, switches,
             Carrying(
-                poll_ns=poll_ns, poll_phase=world.streams.uniform_ns("operator.poll", 0, poll_ns),
+                poll_ns=poll_ns, poll_phase=self._poll_phase(poll_ns),
                 marks_pods=lists, order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
                 gather_ns=0 if lists else GATHER_NS,
                 pre_stop_ns=SLINKY_PRE_STOP_NS if lists else PRE_STOP_NS,
@@ -216,16 +216,25 @@ class OperatorPart:
         first = self.operator.lives <= 1
         began_ns = times.rest_ns if times.rest_ns is not None else world.apply_ns
         look_ns = world.scaled("slurm-client-look", CHECK_NS)
+        late_ns, batch_ns = draw("slurm_informer.late", 0, BATCH_LATE_NS)(), draw("slurm_informer", 0, look_ns)()
         timers = ListTimes(
             began_ns=began_ns if first else now_ns, asked_ns=times.made_ns if first else None,
             period_ns=world.scaled("slurm-list-period", PERIOD_NS), check_ns=look_ns,
-            late_ns=draw("slurm_informer.late", 0, BATCH_LATE_NS)(),
+            late_ns=late_ns,
         )  # fmt: skip
         return Informing(
-            lists=ClientLists(timers), batch=draw("slurm_informer", 0, look_ns),
+            lists=ClientLists(timers),
+            batch=lambda asked_ns: batch_in_ns(asked_ns, now_ns + batch_ns, look_ns + late_ns),
             change=draw("slurm_informer.change", *CHANGE_NS),
             writes=draw("slurm_informer.writes", *WRITES_NS), reads=draw("slurm_informer.reads", *READS_NS),
         )  # fmt: skip
+
+    def _poll_phase(self, poll_ns: int) -> Callable[[], int]:
+        """From the first process's begin to its first poll: on the one that recorded passes show, else drawn."""
+        known_ns, env = self._world.start_times.poll_ns, self._world.env
+        if known_ns is None:
+            return self._world.streams.uniform_ns("operator.poll", 0, poll_ns)
+        return lambda: (known_ns - env.now_ns) % poll_ns
 
     @property
     def asks_by_lists(self) -> bool:

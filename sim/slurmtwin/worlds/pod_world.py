@@ -348,8 +348,7 @@ class KubePart:
         )  # fmt: skip
         self.faults.plane = self.plane
         self.faults.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
-        if self.operator is not None and self.operator.asks_by_lists:
-            self.faults.refusal = streams.uniform_ns("kubectl.refusal", *REFUSAL_NS)
+        self.faults.refusal = streams.uniform_ns("kubectl.refusal", *REFUSAL_NS)
 
     def _settings(self, options: TwinOptions) -> DaemonPods:
         """Daemons serve for the first time when a recording says so, where their container runs by then."""

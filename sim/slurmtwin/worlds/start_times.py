@@ -32,6 +32,8 @@ class StartTimes:
     """An operator's object of slurmrestd was seen first: it has its client since then."""
     made_ns: int | None = None
     """The first worker's pod was seen: its operator had asked for jobs."""
+    poll_ns: int | None = None
+    """An operator's last poll before the first fault that its recorded passes show."""
     submit_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()

@@ -57,3 +57,16 @@ def test_a_pass_acts_when_it_did(
         assert found is None
     else:
         assert found == pytest.approx(recorded_s, abs=LOOKS_S)
+
+
+def test_pods_that_stay_are_undrained_before_others_are_drained() -> None:
+    """Recorded in x34 five times of five: w-1 is resumed, and 1.03 to 1.07 s later (2.03 s once) w-0 is drained.
+
+    Each change waits for a list that shows it (slurm-operator doPodScale(), slurm-client Update()).
+    """
+    times = recorded(-56.91, -10.84, -64.92, -33.88, 31.34)
+    resumed = after_fault("x34-stale-deadline", times, Kind.NODE_RESUMED, "w-1")
+    drained = after_fault("x34-stale-deadline", times, Kind.NODE_DRAINED, "w-0")
+    assert resumed is not None
+    assert drained is not None
+    assert drained - resumed == pytest.approx(1.05, abs=0.06) or drained - resumed == pytest.approx(2.05, abs=0.06)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes
+from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes, batch_in_ns
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.engine.environment import Environment, RunBudget
 from slurmtwin.models.api_server.work_queue import Finished, WorkQueue
@@ -40,6 +40,16 @@ def test_jobs_are_as_old_as_the_last_list() -> None:
         known = lists(began_s, made_s)
         listed_ns = known.next_list_ns(round(started_s * SECOND))
         assert (listed_ns < 31.3 * SECOND) is seen
+
+
+@given(asked_ns=st.integers(0, 10**11), some_ns=st.integers(0, 10**11), late_ns=st.integers(0, 2 * MS))
+def test_batches_come_in_rounds(asked_ns: int, some_ns: int, late_ns: int) -> None:
+    """A refresh waits less than a round, and as long as one that was asked for a whole number of rounds before."""
+    round_ns = CHECK_NS + late_ns
+    wait_ns = batch_in_ns(asked_ns, some_ns, round_ns)
+    assert 0 <= wait_ns < round_ns
+    assert (asked_ns + wait_ns - some_ns) % round_ns == 0
+    assert batch_in_ns(asked_ns + 7 * round_ns, some_ns, round_ns) == wait_ns
 
 
 def test_calls_are_direct_until_the_client_looks() -> None:

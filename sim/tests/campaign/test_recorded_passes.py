@@ -1,0 +1,106 @@
+"""When an operator polled last before the fault, from the passes it recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurmtwin.campaign.recorded_passes import Pass, last_poll_ns, read_passes
+from slurmtwin.campaign.recordings import with_poll
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.events import Kind
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.worlds.start_times import StartTimes
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+
+RECORDINGS = Path("scenarios/recordings")
+FAULT_NS = 100 * SECOND
+
+
+def passes(*each: tuple[str, float, float | None]) -> list[Pass]:
+    """Kind, decision and begin in seconds; without a begin slurmrestd gave no answer."""
+    return [
+        Pass(kind, None if began_s is None else round(began_s * SECOND), round(decided_s * SECOND))
+        for kind, decided_s, began_s in each
+    ]
+
+
+POLL = (("NodeSet", 60.03, 60.0), ("Cluster", 60.05, 60.002))
+
+
+def test_two_kinds_at_once_are_a_poll() -> None:
+    """Passes that a change of one object wakes lie alone."""
+    alone = ("NodeSet", 80.03, 80.0), ("Cluster", 80.5, 80.4)
+    assert last_poll_ns(passes(("Cluster", 20.0, 19.9), *POLL, *alone), FAULT_NS) == 60 * SECOND
+
+
+def test_a_poll_behind_the_fault_tells_nothing() -> None:
+    """The first one behind it is for the twin to find out."""
+    late = ("NodeSet", 100.03, 99.99), ("Cluster", 100.05, 99.995)
+    assert last_poll_ns(passes(*POLL, *late), FAULT_NS) == 60 * SECOND
+    assert last_poll_ns(passes(*late), FAULT_NS) is None
+
+
+def test_passes_that_follow_others_at_once_are_no_poll() -> None:
+    """Both objects were woken while slurmrestd did not answer: when, nobody knows (op-kubectl-drain 2)."""
+    before = ("Cluster", 59.95, None), ("NodeSet", 59.96, None)
+    assert last_poll_ns(passes(*before, *POLL), FAULT_NS) is None
+
+
+def test_a_pass_without_an_answer_has_no_begin() -> None:
+    """Its decision comes when the call is given up."""
+    assert last_poll_ns(passes(("NodeSet", 60.0, None), ("Cluster", 60.0, None)), FAULT_NS) is None
+
+
+FOUND = [
+    ("op-scale/26.05/pods/1", 7.757), ("op-kubectl-drain/26.05/pods/3", 8.776), ("op-kubectl-drain/26.05/pods/2", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("folder", "before_s"), FOUND)
+def test_recorded_polls_are_found(folder: str, before_s: float | None) -> None:
+    """So long before the fault; the second one's last poll is hidden behind passes that waited for slurmrestd."""
+    from slurmtwin_reports.load import load_run
+
+    run = load_run(RECORDINGS / folder)
+    fault_ns = next(int(row.t_ns) for row in run.rows() if row.kind == Kind.FAULT_INJECTED)
+    times = StartTimes(epoch_ns=int(run.manifest.parameters["epoch_ns"]), fault_ns=(fault_ns,))
+    found = with_poll(times, RECORDINGS / folder).poll_ns
+    assert (found is None) == (before_s is None)
+    if found is not None and before_s is not None:
+        assert (fault_ns - found) / SECOND == pytest.approx(before_s, abs=0.001)
+
+
+def test_a_recording_without_passes_or_faults_has_no_poll(tmp_path: Path) -> None:
+    """Other operators record none; without a fault nothing is judged."""
+    assert read_passes(tmp_path, 0) == []
+    quiet = StartTimes(epoch_ns=0)
+    assert with_poll(quiet, RECORDINGS / "op-scale/26.05/pods/1") == quiet
+
+
+def test_broken_passes_are_named(tmp_path: Path) -> None:
+    """Not a gzip file: the error says which."""
+    (tmp_path / "plans.jsonl.gz").write_text("x")
+    with pytest.raises(InputError, match="no recorded passes"):
+        read_passes(tmp_path, 0)
+
+
+@pytest.mark.parametrize(("factor", "first_s"), [(1.0, 58.0), (0.5, 43.0), (2.0, 58.0)])
+def test_the_operator_polls_on_from_the_recorded_poll(factor: float, first_s: float) -> None:
+    """op-kubectl-drain: jobs end 41 s in; the first poll behind that takes the protection off.
+
+    With the last poll 2 s before zero polls come at 28 and 58 s, halved at 13, 28, 43 s, doubled at 58 s.
+    """
+    path = Path("scenarios/operator/op-kubectl-drain.yaml")
+    times = StartTimes(poll_ns=-2 * SECOND)
+    options = TwinOptions(keep=True, seed=1, times=times, scaled={"operator-poll": factor})
+    run = run_scenario(load_scenario(path), path.parent, options)
+    ended_ns = max(row.t_ns for row in run.kept or () if row.kind is Kind.JOB_ENDED)
+    labels = [
+        row.t_ns for row in run.kept or ()
+        if row.kind is Kind.ACTION_ISSUED and '"label-pod"' in str(row.detail) and row.t_ns > ended_ns
+    ]  # fmt: skip
+    assert labels[0] / SECOND == pytest.approx(first_s, abs=0.3)
+    assert ended_ns < 42 * SECOND + 500 * MS
