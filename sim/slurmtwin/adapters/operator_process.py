@@ -76,6 +76,8 @@ class Carrying:
     marks_pods: bool = False
     """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once;
     states of Slurm are written on pods at a pass's end, which brings one too."""
+    told_ns: int | None = None
+    """The first process ended a pass that wrote a status then, as recorded: its queue stands on that one."""
     order: Callable[[], int] | None = None
     """Drawn from 0 to 2**32: which pod a pass writes last (a map's order)."""
     gather_ns: int = 0
@@ -175,15 +177,37 @@ class _Process:
         self._views: dict[str, NodeSetViews] = {}
         """By uid of a node set."""
         self._decisions = Decisions(StandingCore() if operator._core is own_plan else operator._core)
-        self._queue = WorkQueue(
-            self.clock, self._pass, 1, carrying.back_off_ns, carrying.back_off_most_ns, carrying.marks_pods
-        )
+        self._turn = 0
+        """Passes of an earlier one are given up."""
+        self._queue = self._new_queue()
         for informer in self.informers:
             informer.start()
         if carrying.poll_after_failure:
             # the first process was there long before its cluster: where its polls stand, nobody knows
             phase = carrying.poll_phase if operator.lives == 1 else None
             self.clock.call_in(carrying.poll_ns if phase is None else phase(), self._poll)
+        if operator.lives == 1 and carrying.told_ns is not None and carrying.told_ns >= self.clock.now_ns:
+            self.clock.call_in(carrying.told_ns - self.clock.now_ns, self._stand)
+
+    def _new_queue(self) -> WorkQueue:
+        carrying, turn = self._carrying, self._turn
+
+        def begin(key: str, finished: Finished) -> None:
+            if turn == self._turn:
+                self._pass(key, finished)
+
+        return WorkQueue(self.clock, begin, 1, carrying.back_off_ns, carrying.back_off_most_ns, carrying.marks_pods)
+
+    def _stand(self, _argument: object) -> None:
+        """A pass ends that has written a status; one that is under way gives way to it.
+
+        Pods were written in it (what protects a busy one), so a pass follows, and its last write may bring one more.
+        """
+        self._turn += 1
+        self._queue = self._new_queue()
+        for item in self.sets:
+            self._queue.add(item.meta.key)
+            self._tell_pods(item, fewest=1)
 
     def _poll(self, _argument: object) -> None:
         self._port.forget()
@@ -223,10 +247,12 @@ class _Process:
         if item is None:
             finished(True)
             return
+        turn = self._turn
         if self._carrying.marks_pods:  # slurm-operator reads pods before it asks Slurm, the reference operator behind
             looks: list[Looked] = []
             self._port.ask(
-                lambda: looks.append(self._look(item)), lambda slurm: self._decide(item, slurm, finished, looks[0])
+                lambda: looks.append(self._look(item)),
+                lambda slurm: self._decide(item, slurm, finished, looks[0]) if turn == self._turn else None,
             )
         else:
             self._port.ask(_nothing, lambda slurm: self._decide(item, slurm, finished, self._look(item)))
@@ -238,9 +264,10 @@ class _Process:
         made: a.Plan = self._decisions.plan(observed, memory, self.clock.now_ns)
         status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
         failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
+        turn = self._turn
 
         def over(good: bool) -> None:
-            if good:
+            if good and turn == self._turn:
                 if self._carrying.marks_pods:
                     self._tell_pods(item)
                 self._again(item.meta.key, made.requeue_ns)
@@ -274,7 +301,7 @@ class _Process:
         core_ns = round(wanted_ns * carrying.requeue_factor)
         self._queue.add_after(key, core_ns if carrying.poll_after_failure else carrying.poll_ns)
 
-    def _tell_pods(self, item: Custom) -> None:
+    def _tell_pods(self, item: Custom, fewest: int = 0) -> None:
         """States of Slurm that changed are written as conditions of pods, which brings a pass (updatePodConditions()).
 
         Pods are written in the order of a map. A write that is not the last is heard of before this pass is over, and
@@ -282,9 +309,7 @@ class _Process:
         """
         states = self._port.states()
         before, self._o.said = self._o.said, states
-        if states is before:
-            return
-        count = other_records(before, states)
+        count = max(fewest, 0 if states is before else other_records(before, states))
         if not count:
             return
         draw = self._carrying.order

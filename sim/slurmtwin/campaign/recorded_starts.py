@@ -57,6 +57,8 @@ class RecordedStarts:
         self._pings: list[tuple[int, str]] = []
         self._stood: dict[str, int] = {}
         """Field of StartTimes -> when something with a period came last."""
+        self._generations: dict[str, int] = {}
+        """Node set -> the generation of its spec that was seen last."""
         self._looks: list[int] = []
         self._rounds = None if steady_loop(scenario.slurm.version) else Rounds()
 
@@ -110,6 +112,8 @@ class RecordedStarts:
                 self._first("rest_ns", at_ns)
             elif seen.get("app") == "slurmd":
                 self._first("made_ns", at_ns)
+            elif seen.get("resource") == "NodeSet":
+                self._node_set(str(seen.get("name")), int(seen.get("generation", 0)), at_ns)
         elif row.node and kind == Kind.KUBELET_RELISTED:
             self._relists.setdefault(kube_node(row.node), []).append(at_ns)
         elif kind == Kind.POD_SYNCED:
@@ -118,6 +122,12 @@ class RecordedStarts:
             seen = json.loads(row.detail)
             name = self._names[str(seen.get("pod"))] = _pod_name(seen)
             self._pods[name] = kube_node(row.node)
+
+    def _node_set(self, name: str, generation: int, at_ns: int) -> None:
+        """It changed and its spec did not: its status was written, at the end of a pass."""
+        if self._generations.get(name) == generation:
+            self._stood["told_ns"] = at_ns
+        self._generations[name] = generation
 
     def _first(self, field: str, at_ns: int) -> None:
         self._firsts[field] = min(at_ns, self._firsts.get(field, at_ns))

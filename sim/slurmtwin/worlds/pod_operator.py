@@ -183,7 +183,7 @@ class OperatorPart:
             world.env, kube.server, sink, switches,
             Carrying(
                 poll_ns=poll_ns, poll_phase=self._poll_phase(poll_ns),
-                marks_pods=lists, order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
+                told_ns=world.start_times.told_ns if lists else None, marks_pods=lists, order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
                 gather_ns=0 if lists else GATHER_NS,
                 pre_stop_ns=SLINKY_PRE_STOP_NS if lists else PRE_STOP_NS,
                 requeue_factor=world.factor("operator-requeue"),

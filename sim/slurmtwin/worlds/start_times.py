@@ -34,6 +34,8 @@ class StartTimes:
     """The first worker's pod was seen: its operator had asked for jobs."""
     poll_ns: int | None = None
     """An operator's last poll before the first fault that its recorded passes show."""
+    told_ns: int | None = None
+    """A node set's status was written last before the first fault: a pass of its operator ended."""
     submit_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()

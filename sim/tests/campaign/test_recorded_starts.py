@@ -176,6 +176,26 @@ def test_the_last_relists_and_syncs_before_the_fault_are_known() -> None:
     assert (quiet.relist_ns, quiet.sync_ns) == ({}, {})
 
 
+def test_the_last_status_of_a_node_set_before_the_fault_is_known() -> None:
+    """A change of its spec is no status, nor is its first sight; what comes behind the fault is the twin's."""
+    fault = {"at": "20s", "kind": "operator.scale", "target": "workers", "count": 1}
+    nodes = [{"NodeName": "w-0"}]
+    document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": nodes}, "faults": [fault], "pods": {}}
+
+    def seen(t_s: int, generation: int) -> Event:
+        detail = json.dumps({"resource": "NodeSet", "name": "ns/w", "generation": generation})
+        return Event(t_s * SECOND, Kind.OBJECT_CHANGED, "collector", detail=detail)
+
+    def told(*rows: Event) -> int | None:
+        began = Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld")
+        injected = Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault}))
+        manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+        return start_times(manifest, Scenario.model_validate(document), [began, *rows, injected, seen(23, 2)]).told_ns
+
+    assert told(seen(1, 1), seen(8, 1), seen(20, 2)) == 8 * SECOND
+    assert told(seen(1, 1)) is None
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [("a-worker", "worker1"), ("a-worker12", "worker12"), ("a-control-plane", "control-plane"), ("other", "other")],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmtwin.campaign.replications import Variant, batches, run_first
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import load_scenario
@@ -70,3 +71,17 @@ def test_pods_that_stay_are_undrained_before_others_are_drained() -> None:
     assert resumed is not None
     assert drained is not None
     assert drained - resumed == pytest.approx(1.05, abs=0.06) or drained - resumed == pytest.approx(2.05, abs=0.06)
+
+
+RECORDINGS = FAULTS.parent / "recordings"
+STANDS = [("x42-drain-protected", 3, 1.37), ("x42-drain-protected", 2, 1.06), ("x22-slinky", 3, 1.3)]
+
+
+@pytest.mark.parametrize(("name", "number", "drained_s"), STANDS)
+def test_a_fault_meets_the_pass_that_was_under_way(name: str, number: int, drained_s: float) -> None:
+    """The node set's last status before it says where passes stood: 1.75, 30.3 and 3.9 s before these drains."""
+    batch = batches(FAULTS / f"{name}.yaml", RECORDINGS / name / "26.05" / "pods" / str(number), "26.05", Variant(), 1)
+    _, rows = run_first(batch[0])
+    fault_ns = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
+    found = next(row.t_ns for row in rows if row.kind is Kind.NODE_DRAINED and row.t_ns >= fault_ns)
+    assert (found - fault_ns) / SECOND == pytest.approx(drained_s, abs=0.15)
