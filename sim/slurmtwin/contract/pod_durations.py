@@ -20,6 +20,7 @@ DURATIONS: Final[dict[str, str]] = {
     "slurmctld-start": "slurmctld's container runs until slurmctld serves",
     "slurmd-start": "slurmd's container runs until slurmd serves, slurmctld being there",
     "supervisor-start": "supervisord's container runs until supervisord waits for its first round of 1 s",
+    "supervisor-spawn": "supervisord begins to start its program again until that is executed",
     "registration": "slurmd serves until slurmctld lists its node as IDLE",
     "script-launch": "slurmctld has started a job until its script runs",
     "exit-notice": "a script has ended until slurmctld knows",

@@ -26,6 +26,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "pod-start-alone": (940.0, 0.0),
     "container-start-alone": (140.0, 0.0),
     "supervisor-start": (130.0, 0.0),
+    "supervisor-spawn": (17.0, 0.58),
     "main-pass": (1.5, 0.0),
     "loop-round": (2.0, 0.0),
     "dispatch": (9.5, 0.36),
@@ -36,6 +37,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. supervisord's start is that of seven workers
 of x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
+supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
 dispatch is that of the eleven submissions of x83's two scenarios before their fault, without three whose connection was
 opened first (38 to 78 ms). growth-* are the same program outside of any cluster, on a host on which nothing else began:
 20 starts took 11 to 17 ms of CPU, five runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms

@@ -24,6 +24,7 @@ from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Custom, Deployment, Meta, Pod, Service
 from slurmtwin.models.autoscaler.metric_chain import MetricChain
+from slurmtwin.models.slurm_pods.supervisor import ROUND_NS
 from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.pod_scaling import scaled_set, slurm_metric
@@ -67,7 +68,8 @@ MADE_NS: Final = 200 * MS
 SLINKY_PRE_STOP_NS: Final = 100 * MS
 """Slinky's hook: DOWN comes 0.04 to 0.1 s after the deletion (x47), slurmd's end from 0.1 s on."""
 AGAIN_PERCENT: Final = 40
-"""Of the ends of slurmd supervisord sees so many only a round of 1 s later: x20, x32, x33, x34, x47, 5 of 13."""
+"""Of the ends of slurmd supervisord sees so many only a round of 1 s later: x20, x32, x33, x34, x47, 5 of 13, all after
+SIGTERM. A crash is taken to be seen as late as often."""
 BOOTS: Final[dict[str, dict[str, str]]] = {"replicas": {}, "power": {"boot": "1"}}
 """Workers that Slurm powers up register as freshly booted (core/power.py)."""
 CORDON: Final = f"{GROUP}/cordon"
@@ -128,6 +130,13 @@ def supervised_ends(operator: str, world: PodWorld) -> tuple[Callable[[], int], 
     return draw("supervisor.hears", 0, SECOND), lambda: SECOND if again() < AGAIN_PERCENT else 0
 
 
+def supervised_restart(world: PodWorld) -> Callable[[], int]:
+    """A program under supervisord has ended until it is started again (models/slurm_pods/supervisor.py)."""
+    round_ns = world.scaled("supervisor-restart", ROUND_NS)
+    again = world.streams.uniform_ns("supervisor", 0, 100)
+    return lambda: 2 * round_ns if again() < AGAIN_PERCENT else round_ns
+
+
 def _at_once() -> int:
     return 0
 
@@ -183,7 +192,8 @@ class OperatorPart:
             world.env, kube.server, sink, switches,
             Carrying(
                 poll_ns=poll_ns, poll_phase=self._poll_phase(poll_ns),
-                told_ns=world.start_times.told_ns if lists else None, marks_pods=lists, order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
+                told_ns=world.start_times.told_ns if lists else None, marks_pods=lists,
+                order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
                 gather_ns=0 if lists else GATHER_NS,
                 pre_stop_ns=SLINKY_PRE_STOP_NS if lists else PRE_STOP_NS,
                 requeue_factor=world.factor("operator-requeue"),

@@ -50,7 +50,7 @@ from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
-from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends
+from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
@@ -86,9 +86,6 @@ SLURMD_BYTES: Final = 5 << 20
 """What slurmd frees when the kernel takes it (models/slurm_pods/settings.py)."""
 START_BYTES: Final = 6 << 20
 """What its start needs at most beyond that: runc's init, a Go program of some MiB, in the container's cgroup."""
-ROUNDS_NS: Final = (SECOND, 2 * SECOND)
-"""supervisord starts a process that has ended in the round after the one that reaps it; a round waits up to 1 s
-(supervisord.py runforever(): poll, transition, reap)."""
 API_BACK_NS: Final = (2 * SECOND, 5 * SECOND)
 """The kubelet hears of a manifest at once (pkg/kubelet/config/file_linux.go watches the folder by inotify; each 20 s it
 looks besides); the container and the server take the rest."""
@@ -159,6 +156,7 @@ class PodWorld(TwinWorld):
     def _own_costs(self, costs: HostCosts) -> HostCosts:
         """Costs of this host: drawn once where the models take one value, else by `_noise`."""
         self._lag_ns = self.draw(self._lag)()
+        self.own_start_ns = costs.slurmctld_start_ns, costs.slurmd_start_ns
         return replace(
             costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), loop_lag_ns=self._lag_ns,
             slurmctld_start_ns=0, slurmd_start_ns=0, launch_ns=self.middle("script-launch"),
@@ -361,6 +359,7 @@ class KubePart:
         pinned = 0 if pods.controller_after else len(pod_objects.worker_names(self._scenario))
         resolver_ns = world.scaled("resolver-timeout", RESOLVER_NS)
         hears, ends = supervised_ends(pods.operator, world)
+        spawn, own = world.draw("supervisor-spawn"), world.own_start_ns
 
         def first(count: int, at_ns: int, draw: Draw) -> Draw:
             left = count
@@ -379,10 +378,8 @@ class KubePart:
             config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS),
             config_attempt=world.streams.uniform_ns("configless.attempt", *ATTEMPT_NS),
             supervisor_begin=world.draw("supervisor-start"),
-            supervisor_look=world.streams.uniform_ns(
-                "supervisor", *(world.scaled("supervisor-restart", ns) for ns in ROUNDS_NS)
-            ),
-            supervisor_hears=hears, supervisor_ends=ends,
+            supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
+            slurmctld_again=lambda: spawn() + own[0], slurmd_again=lambda: spawn() + own[1],
             growth=growth(world), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
             machine_memory=pod_objects.NODE_MEMORY,

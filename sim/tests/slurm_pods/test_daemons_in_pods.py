@@ -46,6 +46,15 @@ def test_under_supervisord_slurmd_comes_back_beside_its_job(pods_rig: Any, seed:
     assert not rig.times(Kind.JOB_REQUEUED)
 
 
+def test_a_start_by_supervisord_runs_no_entry_script_again(pods_rig: Any) -> None:
+    """The container's start waits for its script, a round of 1 s later slurmd is executed alone."""
+    settings = {"slurmd_begin": lambda: 400 * MS, "slurmd_again": lambda: 30 * MS, "supervisor_look": lambda: SECOND}
+    rig = pods_rig([SHORT], process="supervised", **settings)
+    rig.at(30, lambda: rig.slurmd().signal("KILL"))
+    rig.run(40)
+    assert rig.times(Kind.SLURMD_STARTED)[-1] == pytest.approx(31.03)
+
+
 def test_supervisord_gives_up_after_three_failed_starts() -> None:
     """Starts that last less than startsecs: again after 1, 2, 3 s, then FATAL; an exit with 0 is final."""
     starts: list[float] = []

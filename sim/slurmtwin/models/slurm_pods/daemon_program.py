@@ -31,6 +31,8 @@ class DaemonProgram:
         """The machine stands still."""
         self._supervisor: Supervisor | None = None
         self._daemon: Process | None = None
+        self._ran = False
+        """supervisord has started it before."""
         self._call: Call | None = None
         self._term_waits = False
 
@@ -40,6 +42,9 @@ class DaemonProgram:
         raise NotImplementedError
 
     def _begin_ns(self) -> int:
+        raise NotImplementedError
+
+    def _again_ns(self) -> int:
         raise NotImplementedError
 
     def _execute(self) -> None:
@@ -82,7 +87,8 @@ class DaemonProgram:
         place.cgroup.processes.append(self._daemon)
         if self._supervisor is not None:
             self._supervisor.started()
-        self._call = place.clock.call_in(self._begin_ns(), self._begin)
+        self._call = place.clock.call_in(self._again_ns() if self._ran else self._begin_ns(), self._begin)
+        self._ran = True
         place.memory_changed()
 
     def _begin(self, _argument: object) -> None:

@@ -63,7 +63,11 @@ class DaemonPods:
     supervisor_begin: Draw = lambda: 130 * MS
     """supervisord's own start, a Python program, before its first round."""
     supervisor_look: Draw = lambda: SECOND
-    """supervisord: a process has ended -> it is started again. A draw up to its 1 s round (supervisord 4.2)."""
+    """supervisord: a process has ended -> it is started again, one round of 1 s later or two (supervisor.py)."""
+    slurmctld_again: Draw = lambda: 50 * MS
+    """supervisord begins to start slurmctld again -> it serves: its entry script does not run again."""
+    slurmd_again: Draw = lambda: 30 * MS
+    """The same of slurmd."""
     supervisor_hears: Draw = lambda: 0
     """SIGTERM to supervisord until it tells its program: it waits in poll(), which Python takes up again after a signal
     (PEP 475), up to 1 s."""

@@ -28,6 +28,9 @@ class SlurmctldProgram(DaemonProgram):
     def _begin_ns(self) -> int:
         return self.settings.slurmctld_begin()
 
+    def _again_ns(self) -> int:
+        return self.settings.slurmctld_again()
+
     def _execute(self) -> None:
         self._executed = True
         self.controller.displace(self)

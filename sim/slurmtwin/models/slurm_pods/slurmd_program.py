@@ -55,6 +55,9 @@ class SlurmdProgram(DaemonProgram):
     def _begin_ns(self) -> int:
         return self.settings.slurmd_begin()
 
+    def _again_ns(self) -> int:
+        return self.settings.slurmd_again()
+
     def start(self, place: Place) -> None:
         """The container runs: its address and its machine are what slurmctld will be told."""
         self.new_address = self._moved(self.index, place.ip)
