@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin.campaign.replications import Variant, batches, run_first
+from slurmtwin.campaign.replications import Variant, batches, prepared, run_one
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin_reports.load import load_run
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
 
@@ -80,8 +81,9 @@ STANDS = [("x42-drain-protected", 3, 1.37), ("x42-drain-protected", 2, 1.06), ("
 @pytest.mark.parametrize(("name", "number", "drained_s"), STANDS)
 def test_a_fault_meets_the_pass_that_was_under_way(name: str, number: int, drained_s: float) -> None:
     """The node set's last status before it says where passes stood: 1.75, 30.3 and 3.9 s before these drains."""
-    batch = batches(FAULTS / f"{name}.yaml", RECORDINGS / name / "26.05" / "pods" / str(number), "26.05", Variant(), 1)
-    _, rows = run_first(batch[0])
+    scenario, recording = FAULTS / f"{name}.yaml", RECORDINGS / name / "26.05" / "pods" / str(number)
+    batch = batches(scenario, recording, "26.05", Variant(), 1)[0]
+    _, rows = run_one(batch, prepared(batch, load_scenario(scenario), load_run(recording)), 0)
     fault_ns = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
     found = next(row.t_ns for row in rows if row.kind is Kind.NODE_DRAINED and row.t_ns >= fault_ns)
     assert (found - fault_ns) / SECOND == pytest.approx(drained_s, abs=0.15)
