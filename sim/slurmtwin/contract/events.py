@@ -26,7 +26,7 @@ class Kind(StrEnum):
     # NODE_FAIL|PREEMPTED|OUT_OF_MEMORY|DEADLINE|BOOT_FAIL
     JOB_ENDED = "job.ended"
     JOB_COMPLETED = "job.completed"  # last node's epilog reported: COMPLETING is over, resources are free
-    JOB_REQUEUED = "job.requeued"  # back to PENDING; detail.reason; value = earliest start, unit ns
+    JOB_REQUEUED = "job.requeued"  # back to PENDING; detail.reason; value = earliest start, unit ns (none in pods)
     JOB_HELD = "job.held"  # detail.reason
     JOB_RELEASED = "job.released"
     JOB_UPDATED = "job.updated"  # detail: what changed

@@ -12,6 +12,7 @@ from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld.assemble import Assembly
 from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.models.slurmctld.healthy_answers import HealthyAnswers
+from slurmtwin.models.slurmctld.job_lifecycle import Lifecycle
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.pings import MIN_CHECKIN_S
 from slurmtwin.models.slurmctld.scheduler import Scheduler
@@ -51,6 +52,9 @@ class PodAssembly(Assembly):
         assert isinstance(lifecycle, NodeLifecycle)
         lifecycle.told_at_looks = True
         lifecycle.late_answers = False  # the update thread, which means to sleep 2 s, wakes each second
+        jobs = ctld.lifecycle
+        assert isinstance(jobs, Lifecycle)
+        jobs.requeues.told_at_end = True
         lifecycle.pings.told = partial(_asked, ctld)
         lifecycle.pings.first_tick_s = -(-self.first_tick_ns // SECOND)
         scheduler = ctld.schedulers

@@ -32,6 +32,9 @@ class Requeues:
         delay_ns = scheduler.requeue_delay_ns if scheduler.requeue_delay_ns >= 0 else timers.cred_expire_ns
         self._hold_s = delay_ns // SECOND + 1
         self._why: dict[int, str] = {}
+        self.told_at_end = False
+        """The row of a requeue comes with the end of its run, as in slurmctld's log; else with the new earliest start.
+        """
 
     def may_requeue(self, job: Job) -> bool:
         """A batch job with Requeue=1."""
@@ -46,6 +49,17 @@ class Requeues:
         job.preempt_s = 0
         job.preemptor = None
         self._lifecycle.signals.forget(job)
+        if self.told_at_end:
+            self._tell(job, None)
+
+    def _tell(self, job: Job, earliest_ns: int | None) -> None:
+        self._ctld.emit(
+            Kind.JOB_REQUEUED,
+            job_id=job.request.job_id,
+            value=earliest_ns,
+            unit=None if earliest_ns is None else "ns",
+            detail=details.of_task(detail_text(reason=self._why.pop(job.slurm_id, "")), job.array_task),
+        )
 
     def count_launch(self, job: Job) -> None:
         """batch_flag grows; above MaxBatchRequeue the job is held (not on CLOUD nodes)."""
@@ -75,13 +89,8 @@ class Requeues:
             job.limit_set = False
         if job.priority and ctld.conf.version != "22.05":
             ctld.priority.set_priority(job)
-        ctld.emit(
-            Kind.JOB_REQUEUED,
-            job_id=job.request.job_id,
-            value=ctld.at_s(job.begin_s),
-            unit="ns",
-            detail=details.of_task(detail_text(reason=self._why.pop(job.slurm_id, "")), job.array_task),
-        )
+        if not self.told_at_end:
+            self._tell(job, ctld.at_s(job.begin_s))
         if job.held:
             ctld.emit(
                 Kind.JOB_HELD,
