@@ -323,6 +323,8 @@ class KubePart:
             dict(options.times.pod_node),
         )  # fmt: skip
         self.slurm = SlurmPrograms(world.cluster, self._settings(options), other_program)
+        evenly = streams.uniform_ns("slurmctld.orders_first", 0, 2)  # nothing but fault runs shows which, so either
+        world.cluster.slurmds.orders_first = lambda: bool(evenly())
         self.slurm.book = CpuBook(env, world.sink, self._cpus)
         if "task/affinity" in str(scenario.slurm.conf.get("TaskPlugin", "")):
             self.slurm.plugin = "task/affinity"

@@ -11,6 +11,7 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.models.api_server.objects import Container, Pod, Probe
 from slurmtwin.models.slurm_pods.settings import DaemonPods, Growth
 from slurmtwin.models.slurm_pods.supervisor import Supervisor
+from slurmtwin.models.slurmctld.states import NodeFlag
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -229,6 +230,40 @@ def test_a_pod_that_comes_back_has_another_address(pods_rig: Any, machine: str) 
     rig.run(40)
     assert rig.slurmd().new_address
     assert rig.cluster.slurmds.moved & 1
+
+
+@pytest.mark.parametrize("orders_first", [False, True])
+def test_an_order_that_a_registration_gives_may_go_to_the_old_address(pods_rig: Any, orders_first: bool) -> None:
+    """A dynamic node's new address is written at the end of its registration: an agent that is sooner tries the old one
+    for 10 s, and slurmctld sends the order again after KillWait + 2 MessageTimeout (recorded in x46 on 26.05).
+    """
+    rig = pods_rig([LONG])
+    rig.cluster.slurmds.orders_first = lambda: orders_first
+    rig.at(30, lambda: rig.client.delete(Pod, "s/w-0", 0))
+    rig.at(32, lambda: _make_dynamic(rig))
+    rig.at(33, lambda: rig.create("w-0", "m1", Container(name="slurmd")))
+    rig.run(150)
+    [ended], [completed] = rig.times(Kind.JOB_ENDED, job=1)[:1], rig.times(Kind.JOB_COMPLETED, job=1)[:1]
+    assert not rig.cluster.slurmds.moved
+    assert (50 < completed - ended < 112) if orders_first else completed - ended < 1
+
+
+def test_the_log_tells_a_requeue_at_the_end_of_the_run(pods_rig: Any) -> None:
+    """job_mgr.c _job_complete() logs both; the hold counts from the end of COMPLETING (batch_requeue_fini())."""
+    rig = pods_rig([LONG])
+    rig.cluster.slurmds.orders_first = lambda: True
+    rig.at(30, lambda: rig.client.delete(Pod, "s/w-0", 0))
+    rig.at(32, lambda: _make_dynamic(rig))
+    rig.at(33, lambda: rig.create("w-0", "m1", Container(name="slurmd")))
+    rig.run(60)
+    assert rig.times(Kind.JOB_REQUEUED, job=1) == rig.times(Kind.JOB_ENDED, job=1)
+    assert rig.cluster.ctld.completing
+
+
+def _make_dynamic(rig: Any) -> None:
+    """As in pods: w-0 has registered itself (slurmd -Z), and requeues are told as the log tells them."""
+    rig.cluster.ctld.nodes.nodes[0].flags |= NodeFlag.DYNAMIC_NORM
+    rig.cluster.ctld.lifecycle.requeues.told_at_end = True
 
 
 def test_a_paused_machine_holds_slurmd_and_job_and_a_script_ends_so_much_later(pods_rig: Any) -> None:

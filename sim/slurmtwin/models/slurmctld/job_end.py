@@ -110,11 +110,12 @@ class JobEnd:
     def _terminate(self, job: Job, nodes: int) -> None:
         """REQUEST_TERMINATE_JOB (or KILL_TIMELIMIT, KILL_PREEMPTED) to all nodes, through the agent."""
         ctld, side = self._ctld, self._side
-        reached = job.completing_nodes & ~side.slurmds.deaf
+        deaf = side.slurmds.deaf | side.slurmds.unwritten
+        reached = job.completing_nodes & ~deaf
         work = job.work
         running = isinstance(work, BatchJob) and work.unheard and side.slurmds.works.get(work.slurm_id) is work
         killed = False
-        if running and isinstance(work, BatchJob) and work.nodes & nodes & ~side.slurmds.deaf:
+        if running and isinstance(work, BatchJob) and work.nodes & nodes & ~deaf:
             killed = True  # DOWN nodes are told, too, only not waited for (deallocate_nodes())
             side.env.call_in(ctld.costs.rpc_ns, lambda _: work.kill(SIGTERM))
         if reached:
@@ -124,9 +125,9 @@ class JobEnd:
             if killed:
                 cost += ctld.costs.kill_ns
             ctld.env.call_in(cost, self._epilogs, (job, job.start_s, reached, running))
-        for index in bits(nodes & side.slurmds.deaf):
+        for index in bits(nodes & deaf):
             self._call_deaf(job, index)
-        if job.completing_nodes & side.slurmds.deaf:
+        if job.completing_nodes & deaf:
             self._lifecycle.purge.watch_completing(job)
 
     def _call_deaf(self, job: Job, index: int) -> None:

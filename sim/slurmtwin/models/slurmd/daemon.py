@@ -60,6 +60,17 @@ class NodeDaemons:
         """Packets between slurmctld and this slurmd are dropped."""
         self.moved = 0
         """The slurmd answers, but at an address that slurmctld does not know (slurm.md 4.2 "Address cache")."""
+        self.unwritten = 0
+        """A registration is being taken in whose orders go to the node's old address (`orders_first`)."""
+        self.orders_first: Callable[[], bool] = lambda: False
+        """Whether an agent's thread reads a node's address before its registration has written the new one.
+
+        Both can be: validate_jobs_on_node() queues the order to end what is missing, the address is written at the end
+        of validate_node_specs(), and no lock holds the agent (_agent_init() takes the jobs' lock only where it has not
+        looked at deferred requests for 2 s, and slurmctld's loop has it look each second; agent.c, proc_req.c, 26.05).
+        """
+        self._new_address = 0
+        """slurmctld learns another address from the next registration."""
         self.on_take: Callable[[Work], None] | None = None
         """Told each run that begins, before it runs, and by on_drop each that is over (slurm_pods: memory)."""
         self.on_drop: Callable[[Work], None] | None = None
@@ -97,7 +108,9 @@ class NodeDaemons:
             if boot_s is not None:
                 self._boot_s[index] = boot_s
         if new_address:
-            self.moved |= self._keeps_address(nodes)
+            kept = self._keeps_address(nodes)
+            self.moved |= kept
+            self._new_address |= nodes & ~kept
         if nodes:
             self._emit(Kind.SLURMD_STARTED, nodes)
             marks = tuple((index, self._starting[index]) for index in bits(nodes))
@@ -269,7 +282,10 @@ class NodeDaemons:
 
         def arrive(ctld: Slurmctld) -> None:
             there = nodes & ~(self.dead | self.frozen | self.severed)
+            moves, self._new_address = there & self._new_address, self._new_address & ~there
+            self.unwritten = moves if moves and self.orders_first() else 0
             ctld.nodes_lifecycle.register(self.reports(there))
+            self.unwritten = 0
 
         cluster.send(arrive, pauses, first_delay_ns=cluster.costs.rpc_ns)
 
@@ -293,7 +309,7 @@ class NodeDaemons:
     def send(self, node: Node, arrived: Callable[[int], None]) -> None:
         """A message that slurmctld does not wait for; dropped when the slurmd cannot be reached in time."""
         cluster, bit = self._cluster, node.bit
-        if self.deaf & bit:
+        if (self.deaf | self.unwritten) & bit:
             self.call(node, lambda: arrived(bit), lambda: None)
         else:
             cluster.env.call_in(cluster.costs.rpc_ns, arrived, bit)
@@ -309,7 +325,7 @@ class NodeDaemons:
             last_ns = fail_ns = now_ns + self._reply_ns
         elif self.severed & node.bit:
             last_ns = fail_ns = now_ns + self._unanswered_ns  # nothing comes back, not even a refusal
-        elif self.moved & node.bit & ~self.dead:
+        elif (self.moved | self.unwritten) & node.bit & ~self.dead:
             fail_ns = now_ns + self._unanswered_ns  # connects to the old address time out
             last_ns = now_ns - 1
         elif retried:

@@ -42,6 +42,8 @@ class Slurmds(Protocol):
     """Bitmap of nodes whose slurmd does not answer now. `nodes & deaf == 0` is the fast path of every RPC."""
     frozen: int
     """Those of them that are only stopped (SIGSTOP)."""
+    unwritten: int
+    """Bitmap of the node whose registration is being taken in, where its orders go to the node's old address."""
     works: dict[int, Work]
     """What runs on the nodes, by Slurm job id, in start order: of each job its latest run."""
 
