@@ -104,8 +104,9 @@ class RecordedStarts:
         if row.node and kind == Kind.LEASE_RENEWED:
             self._leases[kube_node(row.node)] = at_ns
         elif kind == Kind.POD_CREATED and row.actor == "apiserver":
-            if json.loads(row.detail).get("app") == "slurmd":
-                self._first("workers_ns", at_ns)
+            field = {"slurmd": "workers_ns", "slurmctld": "controller_ns"}.get(json.loads(row.detail).get("app"))
+            if field is not None:
+                self._first(field, at_ns)
         elif kind in (Kind.POD_CREATED, Kind.OBJECT_CHANGED) and row.actor == "collector":
             seen = json.loads(row.detail)
             if seen.get("resource") == "RestApi" or seen.get("app") == "slurmrestd":
@@ -146,6 +147,7 @@ class RecordedStarts:
             slurmctld_ns=self._controllers[0],
             slurmd_ns=slurmds[len(slurmds) // 2] if slurmds else self._controllers[0],
             workers_ns=firsts.get("workers_ns"),
+            controller_ns=firsts.get("controller_ns"),
             rest_ns=firsts.get("rest_ns"),
             made_ns=firsts.get("made_ns"),
             submit_ns=self._submits,

@@ -91,9 +91,6 @@ API_BACK_NS: Final = (2 * SECOND, 5 * SECOND)
 looks besides); the container and the server take the rest."""
 CONFIGLESS_NS: Final = 10 * SECOND
 """slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
-ATTEMPT_NS: Final = (3 * SECOND, 5 * SECOND)
-"""One that fails: several lookups of a name that does not exist yet. The first recordings of x16 have an answer at the
-third attempt 26.5 s after the container's start, at the fourth 40.6 to 42.6 s."""
 
 
 class PodWorld(TwinWorld):
@@ -378,7 +375,8 @@ class KubePart:
             slurmctld_begin=first(1, times.slurmctld_ns, slurmctld),
             slurmd_begin=self._later(first(pinned, slurmd_ns, slurmd), pods.operator),
             config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS),
-            config_attempt=world.streams.uniform_ns("configless.attempt", *ATTEMPT_NS),
+            named=lambda: self.ways.named(self._world.cluster.controllers[0].name),
+            reached=lambda: not pods.controller_after or self.ways.reaches(self._world.cluster.controllers[0].name),
             supervisor_begin=world.draw("supervisor-start"),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
             slurmctld_again=lambda: spawn() + own[0], slurmd_again=lambda: spawn() + own[1],
@@ -475,8 +473,8 @@ class KubePart:
         for item in pods.others:
             env.call_at(max(item.at, env.now_ns), self._beside, item)
         later_ns = world.apply_ns + pods.controller_after
-        if pods.controller_after and self._times.workers_ns is not None:  # its pod is there when it is to serve
-            later_ns = min(later_ns, self._times.slurmctld_ns - LEAD_NS)
+        if pods.controller_after and self._times.controller_ns is not None:
+            later_ns = self._times.controller_ns
         env.call_at(later_ns, lambda _: apply(pod_objects.controller(self.namespace, pods)))
 
     def _beside(self, item: OtherPod) -> None:

@@ -28,6 +28,8 @@ class StartTimes:
     """The slurmds are started then."""
     workers_ns: int | None = None
     """The first worker's pod is created then; None: LEAD_NS before its daemons (worlds/pod_world.py)."""
+    controller_ns: int | None = None
+    """The first controller's pod is created then, behind its Service, where it comes later than the workers."""
     rest_ns: int | None = None
     """An operator's object of slurmrestd was seen first: it has its client since then."""
     made_ns: int | None = None

@@ -312,13 +312,24 @@ def test_a_machine_that_stops_ends_everything_and_its_pods_come_back_with_it(pod
     assert rig.cluster.ctld.completing
 
 
-def test_workers_without_a_controller_ask_for_their_configuration_again(pods_rig: Any) -> None:
-    """Recorded in x16: up to 10 s and the attempt's own time after slurmctld serves."""
+@pytest.mark.parametrize(("serves_s", "low_s", "high_s"), [(-8, -8, -6.9), (0, 6.5, 8.5), (10, 10, 11.1)])
+def test_workers_without_a_controller_ask_each_second_for_ten_and_pause_for_ten(
+    pods_rig: Any, serves_s: float, low_s: float, high_s: float
+) -> None:
+    """slurmd -Z of 26.05: its first attempt begins at about -12.7 s here, the second one 20 s later."""
     rig = pods_rig([LONG])
     rig.at(-15, lambda: rig.slurmctld().signal("STOP"))
     rig.at(-14, rig.machines[1].stop)
     rig.at(-13, rig.machines[1].boot)
-    rig.at(10, lambda: rig.slurmctld().signal("CONT"))
+    rig.at(serves_s, lambda: rig.slurmctld().signal("CONT"))
     rig.run(40)
-    back = rig.times(Kind.SLURMD_STARTED)[-1]
-    assert 10 < back <= 22.1
+    assert low_s < rig.times(Kind.SLURMD_STARTED)[-1] <= high_s
+
+
+def test_an_attempt_that_began_without_the_name_is_lost_with_its_ten_seconds(pods_rig: Any) -> None:
+    """The name is looked up once an attempt: one that comes 2 s later waits for the next attempt, 20 s on."""
+    rig = pods_rig([LONG], named=lambda: not -14 * SECOND < rig.env.now_ns < -11 * SECOND)
+    rig.at(-14, rig.machines[1].stop)
+    rig.at(-13, rig.machines[1].boot)
+    rig.run(40)
+    assert 6.5 < rig.times(Kind.SLURMD_STARTED)[-1] < 8.5

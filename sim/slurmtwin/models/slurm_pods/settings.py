@@ -52,9 +52,11 @@ class DaemonPods:
     stop: Draw = lambda: 250 * MS
     """A daemon has logged its end -> its process is gone (recorded in x3: 0.3 to 0.5 s)."""
     config_retry_ns: int = 10 * SECOND
-    """slurmd -Z without an answer asks for its configuration again after so long (recorded in x16)."""
-    config_attempt: Draw = lambda: 2 * SECOND
-    """One such attempt; names that do not resolve yet take their own seconds."""
+    """slurmd -Z without an answer asks again after so long (slurmd.c _establish_configuration())."""
+    named: Callable[[], bool] = lambda: True
+    """The controller's name is known: its Service is there."""
+    reached: Callable[[], bool] = lambda: True
+    """The controller's pod is reached by its name."""
     resolver_ns: int = RESOLVER_NS
     resolver_phase: Draw = lambda: RESOLVER_NS
     """Where slurmd's lookups stand when it begins them: it asks for several names, one after the other."""

@@ -7,7 +7,7 @@ beside them. A machine that stands still holds the tasks too; SIGSTOP to slurmd 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.kubelet.container_memory import Process
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from slurmtwin.models.kubelet.program import Place
     from slurmtwin.models.slurm_cluster import SlurmCluster
     from slurmtwin.models.slurmd.batch_job import BatchJob
+
+CONFIG_TRIES: Final = 10
+"""One a second after the first: MessageTimeout's default."""
 
 
 class SlurmdProgram(DaemonProgram):
@@ -43,6 +46,10 @@ class SlurmdProgram(DaemonProgram):
         self.new_address = False
         self._looking = False
         """Its last lookup of a name found nothing."""
+        self._tried = 0
+        """Tries of the present attempt to get its configuration, the first one left out."""
+        self._found = True
+        """The attempt has the controller's address."""
         self.boots = False
         """It registers as freshly booted (slurmd -b): slurmctld believes a node that it powers up only then."""
         self.sees: Callable[[Place], int | None] = _nothing_known
@@ -64,7 +71,12 @@ class SlurmdProgram(DaemonProgram):
         super().start(place)
 
     def _execute(self) -> None:
-        """slurmd -Z: without a controller it asks for its configuration again and again."""
+        """slurmd -Z: without a controller it asks for its configuration again and again.
+
+        An attempt looks the name up once, at its begin, and then tries each second for MessageTimeout, 10 s where
+        slurm.conf is still to come; with a name that is not there yet it waits them all the same
+        (slurm_protocol_api.c _open_controller() of 26.05: controllers without an address are passed over).
+        """
         place = self.place
         assert place is not None
         if not self.settings.resolves():
@@ -73,20 +85,30 @@ class SlurmdProgram(DaemonProgram):
             self._call = place.clock.call_in(wait_ns, self._ask_again)
             return
         self._looking = False
-        if self._cluster.ctld is None:
-            wait_ns = self.settings.config_attempt() + self.settings.config_retry_ns
-            self._call = place.clock.call_in(wait_ns, self._ask_again)
+        if self._tried == 0:
+            self._found = self.settings.named()
+        if not self._found or self._cluster.ctld is None or not self.settings.reached():
+            self._call = place.clock.call_in(self._pause_ns(), self._ask_again)
             return
         self.cpus_seen = self.sees(place)
         boot_s = (self._cluster.epoch_ns + place.clock.now_ns) // SECOND if self.boots else None
         self._cluster.slurmds.start(self.bit, boot_s, new_address=self.new_address)
         place.health_changed()
 
+    def _pause_ns(self) -> int:
+        """To the next try of the attempt, or to the next attempt."""
+        if self._found and self._tried < CONFIG_TRIES:
+            self._tried += 1
+            return SECOND
+        self._tried = 0
+        return self.settings.config_retry_ns + (0 if self._found else CONFIG_TRIES * SECOND)
+
     def _ask_again(self, _argument: object) -> None:
         self._call = None
         self._execute()
 
     def _end_daemon(self, clean: bool) -> None:
+        self._tried = 0
         self._cluster.slurmds.stop(self.bit, crashed=not clean)
 
     def _stand_still(self, still: bool) -> None:
