@@ -35,9 +35,9 @@ class PodAssembly(Assembly):
     state: PodState | None = None
     """What its pod has from outside; None before the world is there."""
 
-    def __init__(self, streams: RandomStreams, watch: AttemptTrace | None = None, still: bool = False) -> None:
+    def __init__(self, streams: RandomStreams, watch: AttemptTrace | None, still: bool, clock_lag_ns: int) -> None:
         super().__init__(streams, watch)
-        self._clock = CoarseClock(streams.generator("coarse_clock"), still)
+        self._clock = CoarseClock(streams.generator("coarse_clock"), still, clock_lag_ns)
 
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
         """As Assembly.build(), every node a dynamic one."""

@@ -146,7 +146,7 @@ class PodWorld(TwinWorld):
 
     def _assemble(self, streams: RandomStreams, options: TwinOptions) -> Assembly:
         self.streams = streams
-        assembly = PodAssembly(streams, options.watch, options.still)
+        assembly = PodAssembly(streams, options.watch, options.still, options.times.clock_lag_ns)
         assembly.first_tick_ns = self.scaled("min-checkin-time", assembly.first_tick_ns)
         return assembly
 

@@ -42,6 +42,19 @@ def test_full_passes_count_from_the_recorded_one(monkeypatch: pytest.MonkeyPatch
     assert behind_ns == pytest.approx(SECOND if late else 0, abs=10 * MS)
 
 
+def test_a_late_pass_sees_its_own_second_once_the_clock_has_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread asks for the time itself: with a clock that is hardly behind, a job may start in its first second."""
+    monkeypatch.setattr(CoarseClock, "late", lambda _: True)
+    earliest = {}
+    for lag_ns in (0, SECOND // 2):
+        starts = [
+            held_start(RARE_BACKFILL, full_pass_ns=second * SECOND + 600 * MS, clock_lag_ns=lag_ns)
+            for second in range(20, 25)
+        ]
+        earliest[lag_ns] = min(start.t_ns for start in starts if start is not None)
+    assert earliest[SECOND // 2] - earliest[0] == pytest.approx(SECOND, abs=10 * MS)
+
+
 def test_a_pass_at_a_whole_second_was_due_in_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """time(NULL) showed the second before, so the next one comes 4 s later (docs/surprises.md)."""
     monkeypatch.setattr(CoarseClock, "late", lambda _: False)

@@ -38,8 +38,10 @@ class CoarseClock:
     late is the phase of the loop against the clock: no number of quiet runs tells it.
     """
 
-    def __init__(self, generator: np.random.Generator, still: bool = False) -> None:
+    def __init__(self, generator: np.random.Generator, still: bool = False, lag_ns: int = CAUGHT_UP_NS) -> None:
         late, all_ = SEEN_LATE
+        self.lag_ns = lag_ns
+        """How far time(NULL) is behind."""
         self._generator = generator
         drawn = float(generator.beta(late + 0.5, all_ - late + 0.5))
         self._share = MIDDLE_SHARE if still else drawn

@@ -194,12 +194,13 @@ class Scheduler:
             self._schedule(full=False)
         self._arm()
 
-    def _call_full(self, full: Periodic) -> None:
+    def _call_full(self, full: Periodic, pass_ns: int = 0) -> None:
+        """pass_ns: when the scheduling thread has it at the earliest."""
         full.acted()
         self._full_at_s = full.next_s()
         self._queued = 0
         self._last_sched_s = self._ctld.now_s()
-        self._schedule(full=True)
+        self._schedule(full=True, not_before_ns=pass_ns)
 
     def _seen_late(self, now_s: int) -> bool:
         """The full pass that is due now comes at the next whole second, at which time(NULL) still shows this one."""
@@ -211,9 +212,12 @@ class Scheduler:
         return True
 
     def _full_at_last(self, _argument: object) -> None:
+        """The thread asks time(NULL) itself (build_job_queue()): where it comes after the lag, it sees the second."""
         self._late_full = None
-        if self._full_passes is not None and self.serving:
-            self._call_full(self._full_passes)
+        if self._full_passes is not None and self.clock is not None and self.serving:
+            behind_ns = self._ctld.costs.loop_lag_ns
+            caught_up = behind_ns >= self.clock.lag_ns
+            self._call_full(self._full_passes, self._ctld.env.now_ns + US + behind_ns if caught_up else 0)
             self._arm()
 
     def full_pass_then(self, lag_ns: int) -> None:
@@ -226,13 +230,14 @@ class Scheduler:
         self._full_at_s = full.next_s()
         self._arm()
 
-    def _schedule(self, full: bool) -> None:
+    def _schedule(self, full: bool, not_before_ns: int = 0) -> None:
         """schedule(): wake the scheduling thread; sched_min_interval after its last pass at the earliest."""
         self._full_requested |= full
         if self._request is not None and self._request.action is not None:
             return
         ctld = self._ctld
-        self._request = ctld.env.call_at(max(ctld.env.now_ns, self._free_at_ns), self._run, None, MAIN_PASS)
+        at_ns = max(ctld.env.now_ns, self._free_at_ns, not_before_ns)
+        self._request = ctld.env.call_at(at_ns, self._run, None, MAIN_PASS)
 
     def _run(self, _argument: object) -> None:
         full, self._full_requested = self._full_requested, False
