@@ -22,6 +22,7 @@ from slurmtwin.campaign.replications import (
     BASE,
     STILL,
     Batch,
+    Made,
     Variant,
     World,
     batches,
@@ -205,6 +206,8 @@ class _Group:
         self.times: dict[tuple[Variant, int], list[Times]] = {}
         self.verdicts: list[PhaseVerdict] = []
         self.twins: list[tuple[Manifest | None, Sequence[Event]]] = []
+        self._asked: list[tuple[Batch, Made]] = []
+        """Of each recording, what its replications are made of."""
         self.why_not, self.judgeable = self._why_not()
         self.recent = [place for place in self._places if _zero_ns(self.reals[place].manifest) >= options.since_ns]
         """Places of the recordings that its phases are judged by."""
@@ -246,7 +249,7 @@ class _Group:
         return digest.hexdigest()
 
     def _read_kept(self) -> None:
-        """Take what was made before, where today's twin still makes its first replications so; else say why not."""
+        """Take what was made before, where today's twin still makes two of each recording so; else say why not."""
         if self.options.make and self.options.anew:
             return
         found = read_table(self.table)
@@ -265,9 +268,12 @@ class _Group:
         folder = self.group.folders[place]
         if folder.name not in found.made_for:
             return f"no replications are kept for recording {folder.name}; {HOW_TO_MAKE} makes them"
-        if found.made_for[folder.name] != self._made_for(folder):
+        made_for = self._made_for(folder)
+        if found.made_for[folder.name] != made_for:
             return f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
-        if found.times[BASE_KEY.format(folder.name)][0].tolist() != self._first(place):
+        base = found.times[BASE_KEY.format(folder.name)]
+        other = int(made_for[:8], 16) % len(base)
+        if base[0].tolist() != self._first(place) or base[other].tolist() != self._replication(place, other):
             return f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
         for key, times in found.times.items():
             name, factor, recording = key.split("|")
@@ -281,13 +287,23 @@ class _Group:
 
     def _first(self, place: int) -> list[Any]:
         """The times of a recording's first replication, as it was made just now."""
+        return self._times(self.twins[place][1])
+
+    def _replication(self, place: int, number: int) -> list[Any]:
+        """The times of another one. By its hash each recording has one of its own: together they see nearly all that
+        the twin draws, where the first replications see one fit of the durations.
+        """
+        batch, made = self._asked[place]
+        return self._times(run_one(batch, made, number)[1])
+
+    def _times(self, events: Sequence[Event]) -> list[Any]:
         from slurmtwin_reports.faults.measurement import times_of
         from slurmtwin_reports.faults.milestones import all_marks
         from slurmtwin_reports.history import rows_of_events
 
-        marks = all_marks(rows_of_events(self.twins[place][1]), self.group.scenario.expect.phases)
-        first: list[Any] = times_of([marks])[0].tolist()
-        return first
+        marks = all_marks(rows_of_events(events), self.group.scenario.expect.phases)
+        times: list[Any] = times_of([marks])[0].tolist()
+        return times
 
     def keep(self) -> None:
         """Write all times to one file."""
@@ -354,7 +370,9 @@ class _Group:
             (batch,) = batches(
                 group.path, folder, group.version, Variant(BASE), 1, seed=options.seed, world=options.world
             )
-            self.twins.append(run_one(batch, prepared(batch, group.scenario, real), batch.first))
+            made = prepared(batch, group.scenario, real)
+            self._asked.append((batch, made))
+            self.twins.append(run_one(batch, made, batch.first))
         self._read_kept()
 
     def section(self) -> Section:

@@ -3,7 +3,7 @@
 A table holds the times of milestones and nothing else, beside the hash of what they were asked for, recording by
 recording (scenario, recording, design, calibrated durations, seed, counts): a further repetition leaves the others as
 they are. The twin's own source is not part of the hash: a twin that makes other rows is found out because each check
-makes one replication of every recording anew.
+makes two replications of every recording anew.
 """
 
 from __future__ import annotations

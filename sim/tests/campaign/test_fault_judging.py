@@ -220,6 +220,18 @@ def test_replications_of_another_twin_are_stale(folder: Path) -> None:
     assert "no replications are kept" in reason(judged(folder, kept=kept, make=False))
 
 
+def test_a_twin_whose_first_replications_are_as_ever_is_found_out_too(folder: Path) -> None:
+    """A change that the first draws do not show: each check makes another replication of each recording as well."""
+    kept = folder / "kept"
+    judged(folder, kept=kept)
+    (table,) = kept.iterdir()
+    found = read_table(table)
+    assert found is not None
+    later = {name: np.concatenate([times[:1], times[1:] + SECOND]) for name, times in found.times.items()}
+    write_table(table, Table(found.made_for, later))
+    assert "today's twin" in reason(judged(folder, kept=kept, make=False))
+
+
 def reason(section: Section) -> str:
     """Why its phases were not compared."""
     (row,) = [v for v in section.verdicts if v.subject == "phases"]
