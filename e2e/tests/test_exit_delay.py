@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slurmtwin.contract.clock import MS, SECOND
-from slurmtwin_e2e.kind.exit_delay import Delay, delays, summary
+from slurmtwin_e2e.kind.exit_delay import Delay, Restart, began_ns, delays, restart_summary, restarts, summary
 
 NOON_S = 1_795_305_600 - 43_200
 HEAD = "node kubelet[1]: I1122"
@@ -39,6 +39,29 @@ def test_a_delay_lies_between_the_look_that_missed_the_end_and_the_one_that_saw_
     assert {row["above_ms"]: (row["missed"], row["saw"]) for row in told["looks"] if row["missed"] or row["saw"]} == {
         50: (1, 0), 250: (0, 1),
     }  # fmt: skip
+
+
+def synced(at_ms: int, pod: str, what: str = "enter") -> str:
+    """A pod's sync begins, or ends."""
+    return line(at_ms, f'"SyncPod {what}" pod="s/{pod}" podUID="{pod}"')
+
+
+def test_a_restart_is_counted_from_the_sync_behind_the_look_that_saw_the_end() -> None:
+    """Syncs before that look and later ones are of other news; a pod that was not killed is not asked about."""
+    log = [look(1000), synced(1002, "a"), look(2000), finished(2004, "a"), finished(2004, "c"), synced(2007, "b")]
+    log += [synced(2010, "a"), synced(2011, "c"), synced(2250, "a", "exit"), look(3000), synced(3004, "a")]
+    wrote = began_ns(f"2026-11-22T12:00:02.2Z stdout F {NOON_S + 2}.190000")
+    found = list(restarts("\n".join(log), "node", {"a": ("s/a", wrote)}))
+    assert found == [Restart(10 * MS, 180 * MS)]
+    told = restart_summary([*found, Restart(5 * MS, 220 * MS)])
+    assert (told["restarts"], told["median_ms"], told["sigma"]) == (2, 200.0, 0.142)
+
+
+def test_a_restart_takes_its_own_sync_alone() -> None:
+    """SyncPod exit and the sync behind the next look are none of a restart."""
+    log = [look(1000), finished(1004, "a"), synced(1006, "a", "exit"), synced(1008, "a"), synced(2008, "a")]
+    [found] = restarts("\n".join(log), "node", {"a": ("s/a", NOON_S * SECOND + 1100 * MS)})
+    assert found == Restart(8 * MS, 92 * MS)
 
 
 KILLED = {"a": 1900, "b": 2700}
