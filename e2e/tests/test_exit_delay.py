@@ -64,4 +64,10 @@ def test_a_restart_takes_its_own_sync_alone() -> None:
     assert found == Restart(8 * MS, 92 * MS)
 
 
+def test_a_sync_behind_the_new_process_is_not_the_one_that_made_it() -> None:
+    """The line of the right sync is missing in 3 of 60: no restart takes less than nothing."""
+    log = [look(1000), finished(1004, "a"), synced(2008, "a")]
+    assert not list(restarts("\n".join(log), "node", {"a": ("s/a", NOON_S * SECOND + 1100 * MS)}))
+
+
 KILLED = {"a": 1900, "b": 2700}

@@ -73,7 +73,7 @@ def restarts(log: str, node: str, pods: Mapping[str, tuple[str, int]]) -> Iterat
                 look_ns = row.t_ns
             elif kubelet_log.SYNC in line:
                 saw_ns, new_ns = looks.pop(json.loads(row.detail or "{}")["pod"], (0, 0))
-                if saw_ns:
+                if saw_ns and row.t_ns < new_ns:  # else another sync than the one that made the process
                     yield Restart(row.t_ns - saw_ns, new_ns - row.t_ns)
         found = _FINISHED.search(line)
         if found is not None and found[1] in pods:

@@ -25,6 +25,7 @@ _NORMAL: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(P
 UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "pod-start-alone": (940.0, 0.0),
     "container-start-alone": (140.0, 0.0),
+    "container-restart": (175.0, 0.22),
     "supervisor-start": (130.0, 0.0),
     "supervisor-spawn": (17.0, 0.58),
     "main-pass": (1.5, 0.0),
@@ -35,13 +36,15 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "growth-wake": (1.3, 0.12),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
-quiet-pods has it; quiet-single shows more of that, and of its container. supervisord's start is that of seven workers
-of x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
-supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
-dispatch is that of the eleven submissions of x83's two scenarios before their fault, without three whose connection was
-opened first (38 to 78 ms). growth-* are the same program outside of any cluster, on a host on which nothing else began:
-20 starts took 11 to 17 ms of CPU, five runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms
-late; while a cluster was made beside it ten runs took 4.7 to 12 ms of CPU a step.
+quiet-pods has it; quiet-single shows more of that, and of its container. container-restart is that of 57 idle
+containers which were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from
+the kubelet's sync to the new process, less 10 ms until the image is checked. supervisord's start is that of seven
+workers of x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and
+slurmd's own. supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a
+cluster. dispatch is that of the eleven submissions of x83's two scenarios before their fault, without three whose
+connection was opened first (38 to 78 ms). growth-* are the same program outside of any cluster, on a host on which
+nothing else began: 20 starts took 11 to 17 ms of CPU, five runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and
+woke 1.2 to 1.6 ms late; while a cluster was made beside it ten runs took 4.7 to 12 ms of CPU a step.
 """
 SLURMD_LESS_MS: Final = 18.0
 """slurmd's start while slurmctld is there is in no quiet run. Outside pods it takes 12 ms, slurmctld's 30

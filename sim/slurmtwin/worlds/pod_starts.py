@@ -67,6 +67,7 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
     """
     pod, alone = world.draw("pod-start"), world.draw("pod-start-alone")
     container, single = world.draw("container-start"), world.draw("container-start-alone")
+    back = world.draw("container-restart")
     together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
     middle_ns = (world.middle("container-start"), world.middle("container-start-alone"))
     parts: dict[str, tuple[bool, int]] = {}
@@ -83,11 +84,17 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
     def start(uid: str) -> int:
         by_itself = sharing.alone
         planned, part_ns = parts.pop(uid, (None, 0))
-        if planned is None:  # a restart
+        if planned is None:  # not the pod's first container
             part_ns = single() if by_itself else container()
         elif planned is not by_itself:  # others came or went meanwhile: its own draw, by the other law's measure
             part_ns = part_ns * middle_ns[by_itself] // middle_ns[planned]
         return sharing.stands(part_ns) if by_itself else sharing.takes_ns(part_ns)
+
+    def restart() -> int:
+        drawn_ns = back()
+        if sharing.alone:
+            return sharing.stands(drawn_ns)
+        return sharing.takes_ns(round(drawn_ns * (1 + BESIDE * QUIET_BESIDE)))  # it was measured alone
 
     def mount() -> int:
         if not under_operator:
@@ -97,5 +104,5 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
 
     return replace(
         StartCosts(), mount=mount, create=lambda: 0, sandbox=sandbox,
-        start=start, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
+        start=start, restart=restart, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

@@ -43,6 +43,19 @@ def test_the_first_restart_comes_at_once_then_10_20_40_s(one_node: Any) -> None:
         assert least <= gap <= least + 17.3
 
 
+def test_a_container_that_comes_back_takes_what_a_restart_takes(one_node: Any) -> None:
+    """Its sandbox and volumes are there, its predecessor is removed: a start of its own kind (StartCosts.restart)."""
+    gaps = []
+    for restart in (lambda: 110 * MS, lambda: 2 * SECOND):
+        node = one_node(
+            lambda pod, container: Service(run_ns=2 * SECOND, exit_code=1), costs=StartCosts(restart=restart)
+        )
+        node.create()
+        node.run(10)
+        gaps.append(node.times(STARTED)[1] - node.times(ENDED)[0])
+    assert gaps[1] - gaps[0] == pytest.approx(1.89, abs=0.01)
+
+
 def test_1_35_restarts_within_half_a_back_off(one_node: Any) -> None:
     """U(r, 1.5 r) of what is left."""
     node = one_node(lambda pod, container: Service(run_ns=2 * SECOND, exit_code=1), "1.35")

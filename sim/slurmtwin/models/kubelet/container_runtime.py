@@ -46,6 +46,8 @@ class StartCosts:
     """Container made (the event Created)."""
     start: PodDraw = lambda uid: 110 * MS  # noqa: ARG005  any pod
     """Container of that pod started (the event Started): its main process runs."""
+    restart: Draw = lambda: 110 * MS
+    """The same of a container that comes back."""
     stop: Draw = lambda: 20 * MS
     """Main process gone -> the runtime says so."""
     clean_up: Draw = lambda: 250 * MS
@@ -196,7 +198,8 @@ class ContainerRuntime:
         runs = found.instances.setdefault(container.name, [])
         runs.append(instance)
         del runs[:-2]
-        self.clock.call_in(self.costs.start(found.uid), self._started, (pod, container, found, instance, done))
+        takes_ns = self.costs.restart() if restart else self.costs.start(found.uid)
+        self.clock.call_in(takes_ns, self._started, (pod, container, found, instance, done))
 
     def _started(self, request: tuple[Pod, Container, RuntimePod, Instance, Callable[[], None]]) -> None:
         pod, container, found, instance, done = request
