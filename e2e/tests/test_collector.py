@@ -250,3 +250,81 @@ def test_lines_cut_short_are_left_out(tmp_path: Path) -> None:
 def test_no_jobcomp_at_all_is_no_job_ended(tmp_path: Path) -> None:
     """As when slurmctld died before the first end."""
     assert read_jobcomp(tmp_path) == []
+
+
+ZERO = 1767225610 * SECOND
+"""2026-01-01T00:00:10."""
+GAVE_UP = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"
+
+
+def _noted(folder: Path, actions: list[dict[str, Any]], log: str, faults: list[dict[str, Any]]) -> list[Event]:
+    """The table of a run with these actions of the driver and this log of slurmctld."""
+    notes = [{"what": "zero", "zero": ZERO}, *({"what": "action", **action} for action in actions)]
+    (folder / "driver.jsonl").write_text("".join(json.dumps(n) + "\n" for n in notes))
+    (folder / "slurmctld.log").write_text(log)
+    (folder / "scripts.log").touch()
+    return build_events(folder, {"factor": 1, "version": "26.05"}, faults, {"w-0": 1})
+
+
+def _given_up(*jobs: int) -> list[dict[str, Any]]:
+    """sbatch of these jobs, 10 s each from 7 s on, without an answer."""
+    times = [(ZERO + (7 + place) * SECOND, ZERO + (17 + place) * SECOND) for place in range(len(jobs))]
+    return [
+        {"before": before, "t": t, "action": {"do": "submit", "jobs": [job]}, "returncode": 1, "stderr": GAVE_UP}
+        for job, (before, t) in zip(jobs, times, strict=True)
+    ]
+
+
+TAKEN = "[2026-01-01T00:00:36.500] _slurm_rpc_submit_batch_job: JobId=1 InitPrio=1 usec=1835\n"
+
+
+def test_a_job_that_sbatch_gave_up_and_slurmctld_took_is_submitted(tmp_path: Path) -> None:
+    """Recorded in x70: sbatch failed after 10 s, and the job was there and started all the same."""
+    events = _noted(tmp_path, _given_up(4), TAKEN, [])
+    assert not of_kind(events, Kind.JOB_REJECTED)
+    assert [(e.job_id, e.t_ns) for e in of_kind(events, Kind.JOB_SUBMITTED)] == [(4, 26_500_000_000)]
+
+
+def test_of_two_jobs_that_sbatch_gave_up_none_is_guessed(tmp_path: Path) -> None:
+    """One line of the log, two submissions that it may mean."""
+    events = _noted(tmp_path, _given_up(4, 5), TAKEN, [])
+    assert [e.job_id for e in of_kind(events, Kind.JOB_REJECTED)] == [4, 5]
+
+
+def test_a_job_that_slurmctld_refused_takes_no_other_ones_number(tmp_path: Path) -> None:
+    """Only where sbatch had no answer may the log still bring one."""
+    refused = [{**action, "stderr": "sbatch: error: Invalid partition\n"} for action in _given_up(4)]
+    events = _noted(tmp_path, refused, TAKEN, [])
+    assert [e.job_id for e in of_kind(events, Kind.JOB_REJECTED)] == [4]
+
+
+def test_an_update_of_a_node_has_the_time_of_slurmctlds_log(tmp_path: Path) -> None:
+    """Recorded in x70: scontrol took 32 s to find slurmctld, and the update came with its last tenth of a second."""
+    fault = {"at": "6s", "kind": "node.update", "target": "w-0", "state": "RESUME"}
+    asked = {
+        "before": ZERO + 6 * SECOND,
+        "t": ZERO + 38 * SECOND,
+        "action": {"do": "command", "fault": 0},
+        "returncode": 0,
+    }
+    log = "[2026-01-01T00:00:47.930] update_node: node w-0 state set to IDLE\n"
+    events = _noted(tmp_path, [asked], log, [fault])
+    rows = of_kind(events, Kind.FAULT_INJECTED, Kind.NODE_RESUMED)
+    assert [(e.t_ns, e.t_err_ns < 2_000_000) for e in rows] == [(37_930_000_000, True)] * 2
+
+
+def test_an_update_that_the_log_does_not_name_lies_within_its_command(tmp_path: Path) -> None:
+    """Another node's line, or one of another time, says nothing of it."""
+    fault = {"at": "6s", "kind": "node.update", "target": "w-0", "state": "RESUME"}
+    asked = {
+        "before": ZERO + 6 * SECOND,
+        "t": ZERO + 8 * SECOND,
+        "action": {"do": "command", "fault": 0},
+        "returncode": 0,
+    }
+    log = (
+        "[2026-01-01T00:00:17.000] update_node: node w-1 state set to IDLE\n"
+        "[2026-01-01T00:00:47.930] update_node: node w-0 state set to IDLE\n"
+    )
+    rows = of_kind(_noted(tmp_path, [asked], log, [fault]), Kind.FAULT_INJECTED)
+    assert [(e.t_ns, e.t_err_ns > SECOND) for e in rows] == [(7 * SECOND, True)]

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
+if TYPE_CHECKING:
+    from slurmtwin_e2e.collect.slurmctld_log import Fact
+
+UNANSWERED: Final = "Socket timed out on send/recv operation"
+"""sbatch's last word when slurmctld took its request and did not answer within MessageTimeout (slurm_errno.c)."""
 _NAME = re.compile(r"(\d+)(?:_(\d+|\*|\[[^\]]*\]))?(?:\+(\d+))?(?:\((\d+)\))?")
 
 
@@ -76,3 +82,20 @@ def learn(numbers: JobNumbers, notes: list[dict[str, Any]]) -> None:
     for note in notes:
         if note["what"] == "action" and note["action"]["do"] in ("submit", "salloc") and note.get("slurm_id"):
             numbers.submitted(note["before"], note["slurm_id"], note["action"]["jobs"])
+
+
+def answer_from_log(notes: list[dict[str, Any]], facts: Iterable[Fact]) -> None:
+    """Give submissions that sbatch gave up the number under which slurmctld's log took them in afterwards.
+
+    Only where one submission alone can be meant: begun before the line of the log, and not answered otherwise.
+    """
+    submits = [note for note in notes if note["what"] == "action" and note["action"]["do"] == "submit"]
+    answered = {note["slurm_id"] for note in submits if note.get("slurm_id")}
+    open_ = [note for note in submits if not note.get("slurm_id") and UNANSWERED in (note.get("stderr") or "")]
+    for fact in facts:
+        if fact.what != "submit" or not fact.parts["job"].isdigit() or int(fact.parts["job"]) in answered:
+            continue
+        meant = [note for note in open_ if note["before"] <= fact.t_ns]
+        if len(meant) == 1:
+            meant[0]["slurm_id"] = int(fact.parts["job"])
+            open_.remove(meant[0])

@@ -13,7 +13,7 @@ from typing import Any, Final
 from slurmtwin.contract.clock import US
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.hostlist import compress, expand
-from slurmtwin_e2e.collect.job_numbers import JobNumbers, learn
+from slurmtwin_e2e.collect.job_numbers import JobNumbers, answer_from_log, learn
 from slurmtwin_e2e.collect.slurmctld_log import Fact, iso_ns
 from slurmtwin_e2e.collect.sources import (
     Note,
@@ -81,6 +81,7 @@ class Builder:
         self.factor = float(plan["factor"])
         self.error = log_error_ns(self.factor)
         self.zero = next(int(n["zero"]) for n in self.notes if n["what"] == "zero")
+        answer_from_log(self.notes, [fact for _, fact in self.facts])
         self.numbers = JobNumbers()
         learn(self.numbers, self.notes)
         self.rows: list[Event] = []
@@ -167,6 +168,8 @@ class Builder:
             fault = self.faults[action["fault"]]
             answer = note.get("returncode")
             text = (note.get("stderr") or "").strip()[:200] if answer else ""
+            if fault["kind"] == "node.update" and not answer:
+                middle, half = self._updated(fault["target"], before, after) or (middle, half)
             self.add(middle, Kind.FAULT_INJECTED, "fault", half, node=self._target(action), fault=fault, failed=text)
             if not answer:
                 self._scontrol_rows(fault, middle, half)
@@ -182,6 +185,16 @@ class Builder:
             )
         elif action["do"] == "command" and action["argv"][0] == "scancel":
             self.add(middle, Kind.FAULT_INJECTED, "user", half, fault={"argv": action["argv"]})
+
+    def _updated(self, target: str, before: int, after: int) -> tuple[int, int] | None:
+        """(time, error) of the nodes' update in slurmctld's log: scontrol may have looked for a name long before."""
+        nodes = set(expand(target))
+        logged = [
+            fact.t_ns
+            for _, fact in self.facts
+            if fact.what == "update_node" and fact.parts["node"] in nodes and before - MILLI <= fact.t_ns <= after
+        ]
+        return (min(logged), self.error) if logged else None
 
     @staticmethod
     def _target(action: Note) -> str | None:
