@@ -72,4 +72,12 @@ def test_a_node_that_never_reaches_the_service_is_named(
 def test_only_pods_of_the_pod_network_are_started_anew(said: list[tuple[str, ...]]) -> None:
     """kube-proxy and the control plane are in the node's network and stay."""
     services.replace_early(CLUSTER)
-    assert [call[:4] for call in said[1:]] == [("delete", "pod", "storage", "-n")]
+    assert [call[:4] for call in said if call[0] == "delete"] == [("delete", "pod", "storage", "-n")]
+
+
+def test_the_name_servers_go_back_to_the_control_plane(said: list[tuple[str, ...]]) -> None:
+    """A worker that is paused must not take names with it. Pods are listed when none of the workers' is left."""
+    services.replace_early(CLUSTER)
+    assert [call[:3] for call in said[:2]] == [("patch", "deployment", "coredns"), ("rollout", "status", "deployment")]
+    assert json.loads(said[0][-1])["spec"]["template"]["spec"] == {"nodeSelector": services.CONTROL_PLANE}
+    assert said[2][:2] == ("get", "pods")
