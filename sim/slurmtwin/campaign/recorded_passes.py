@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, Where
@@ -43,14 +43,12 @@ def read_passes(folder: Path, epoch_ns: int) -> list[Pass]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             return [_pass(json.loads(line), epoch_ns) for line in list(stream)[1:]]
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"no recorded passes: {error!r}", Where(str(path))) from error
 
 
-def _pass(document: dict[str, object], epoch_ns: int) -> Pass:
-    observed = document["observed"]
-    assert isinstance(observed, dict)
-    slurm = observed.get("slurm") or {}
+def _pass(document: dict[str, Any], epoch_ns: int) -> Pass:
+    slurm = document["observed"].get("slurm") or {}
     began_ns = int(slurm["at_ns"]) - epoch_ns if slurm.get("answer") == "fresh" else None
     return Pass(str(document["kind"]), began_ns, int(str(document["now_ns"])) - epoch_ns)
 

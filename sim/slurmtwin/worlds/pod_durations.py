@@ -42,9 +42,10 @@ the kubelet's sync to the new process, less 10 ms until the image is checked. su
 workers of x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and
 slurmd's own. supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a
 cluster. dispatch is that of the eleven submissions of x83's two scenarios before their fault, without three whose
-connection was opened first (38 to 78 ms). growth-* are the same program outside of any cluster, on a host on which
-nothing else began: 20 starts took 11 to 17 ms of CPU, five runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and
-woke 1.2 to 1.6 ms late; while a cluster was made beside it ten runs took 4.7 to 12 ms of CPU a step.
+connection was opened first (38 to 78 ms). growth-* are the same program outside of any cluster, on a host with
+background work of the lowest priority alone: 20 starts took 11 to 17 ms of CPU, five runs of 60 steps 2.65 to 2.98 ms
+a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; while a cluster was made beside it ten runs took 4.7 to 12 ms of
+CPU a step.
 """
 SLURMD_LESS_MS: Final = 18.0
 """slurmd's start while slurmctld is there is in no quiet run. Outside pods it takes 12 ms, slurmctld's 30

@@ -1,8 +1,8 @@
 """A container's CPU limit: so much CPU time in each period of 100 ms, then all its processes wait for the next one.
 
 The kubelet's quota is the limit times the period, at least 1 ms (pkg/kubelet/cm/helpers_linux.go MilliCPUToQuota(),
-v1.34). The kernel fills it up at each period and keeps nothing of the last one; periods lie on a grid that begins at
-random with the cgroup (kernel/sched/fair.c __refill_cfs_bandwidth_runtime(), init_cfs_bandwidth(), 6.18).
+v1.34.2). The kernel fills it up at each period and keeps nothing of the last one (CFS bandwidth control). Periods are
+taken to lie on a grid that begins at random with the cgroup.
 """
 
 from __future__ import annotations
