@@ -288,3 +288,35 @@ def test_manifests_are_one_plain_file_of_the_image() -> None:
     for members in ((("x", b"", tarfile.SYMTYPE),), (("x", b"", tarfile.DIRTYPE), ("x/y", b"a", tarfile.REGTYPE))):
         with pytest.raises(InputError, match="no plain file"):
             operated.file_of(archive(*members), "/install.yaml")
+
+
+def test_a_run_gets_an_operator_whose_containers_never_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """x24 behind two runs of x22: the third end of the same container waited 20 s in back-off."""
+
+    class Cluster:
+        """One ready pod that has been started again; its successor has not."""
+
+        def __init__(self) -> None:
+            self.pods = [("slurm-operator-a", 2)]
+
+        def kubectl(self, *words: str, check: bool = True) -> str:
+            if "delete" in words:
+                assert words[-1] == "slurm-operator-a"
+                self.pods = [("slurm-operator-b", 0)]
+                return ""
+            ready = [{"type": "Ready", "status": "True"}]
+            items = [
+                {"metadata": {"name": name},
+                 "status": {"conditions": ready, "containerStatuses": [{"restartCount": count}]}}
+                for name, count in self.pods
+            ]  # fmt: skip
+            return json.dumps({"items": items})
+
+    cluster, said = Cluster(), []
+    for _ in range(2):
+        operated.renew(cluster, load_operator("slinky"), said.append)  # type: ignore[arg-type]
+    assert cluster.pods == [("slurm-operator-b", 0)]
+    assert len(said) == 1
+    monkeypatch.setattr(cluster, "pods", [])
+    operated.renew(cluster, load_operator("slinky"), said.append)  # type: ignore[arg-type]
+    assert len(said) == 1

@@ -177,6 +177,7 @@ def deploy(cluster: Cluster, scenario: Scenario, namespace: str, images: tuple[s
     reader = reader_of(operator.pods) if operator else PodReader()
     found = Deployed(cluster, place, evidence, began, files, scenario, operator, reader)
     if operator is not None:
+        operated.renew(cluster, operator, say)
         operated.evidence_folders(operator, evidence)
         apply(cluster, operated.slurm_objects(operator, place, scenario, len(cluster.workers) - 1))
     elif pods.controller_after:

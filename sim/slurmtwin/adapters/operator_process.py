@@ -44,7 +44,7 @@ from slurmtwin_operator.core.power import wanted_up
 
 if TYPE_CHECKING:
     from slurmtwin.adapters.slurm_port import SlurmPort
-    from slurmtwin.engine.environment import Environment
+    from slurmtwin.engine.environment import Call, Environment
     from slurmtwin.engine.event_sink import EventSink
     from slurmtwin.models.api_server.server import ApiServer
     from slurmtwin.models.api_server.work_queue import Finished
@@ -99,6 +99,8 @@ class Carrying:
     """A process that begins waits until nobody renewed its lease for so long (kubernetes.md 6.10); 0: no election."""
     look: Callable[[], int] | None = None
     """Pause of a process that waits for the lease, between two looks at it."""
+    lease_lost: Callable[[], int] | None = None
+    """Its connections fall silent until it has given up its lease, and ends; None: its lease goes another way."""
     unreachable_s: int = 300
 
 
@@ -123,6 +125,8 @@ class Operator(OperatorPod):
         """States of Slurm as they were written on pods last."""
         self._leader_until_ns = env.now_ns
         """A process that was killed holds the lease in the eyes of its successor."""
+        self._losing: Call | None = None
+        """When its present process will have lost its lease."""
 
     def start(self) -> None:
         """exec."""
@@ -141,7 +145,28 @@ class Operator(OperatorPod):
         """As any operator's; the lease is free (released), or taken when it has run out."""
         if self._processes:
             self._leader_until_ns = 0 if released else self.env.now_ns + self._carrying.lease_ns
+        self._renews()
         super().kill(released)
+
+    def hold_caches(self) -> None:
+        """As any operator's; renewals of its lease go the same way."""
+        super().hold_caches()
+        if self._carrying.lease_lost is not None and self._losing is None:
+            self._losing = self.env.call_in(self._carrying.lease_lost(), self._lease_lost)
+
+    def release_caches(self) -> None:
+        """They catch up, in order, and the lease is renewed."""
+        super().release_caches()
+        self._renews()
+
+    def _lease_lost(self, _argument: object) -> None:
+        self._losing = None
+        self.kill()
+
+    def _renews(self) -> None:
+        if self._losing is not None:
+            self._losing.cancel()
+            self._losing = None
 
 
 def elected_in_ns(now_ns: int, held_until_ns: int, carrying: Carrying) -> int:

@@ -41,6 +41,11 @@ deviation); spans that are known well (script-launch, exit-notice, submit) have 
 """
 CENTRE_SPREAD: Final = 3.0
 """Likewise its median to the middle of the intervals, times or divided by this."""
+ATTEMPT_MS: Final = 20_000.0
+ATTEMPT_TRIES: Final = 10
+"""slurmd -Z without a controller: ten tries of a second each and a pause of 10 s (slurmd_program.py)."""
+OWN_START_MS: Final = 90.0
+"""slurmd's own start (slurmctld's of quiet runs less what it is slower by), once in the span of all attempts."""
 ROUNDS: Final = 3
 """Looks of slurmctld's loop that lie further apart tell what a round takes."""
 STALLED_MS: Final = 600.0
@@ -150,11 +155,23 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
             seen.add("claim-bind", run, pods.at("pod.created", uid), _first(rows, "claim.bound"))
         elif app == "slurmd" and runs is not None and served is not None and runs[0] > served[1]:
             seen.add("slurmd-start", run, runs, _first(rows, "slurmd.started", pods.name[uid]))
+        elif app == "slurmd" and runs is not None and served is not None:
+            _read_attempts(seen, run, runs, _first(rows, "slurmd.started", pods.name[uid]))
     for node in sorted({row.node for row in rows if row.kind == "slurmd.started" and row.node}):
         idle = (row for row in rows if row.kind == "node.state" and row.node == node)
         listed = next((row for row in idle if str(row.details.get("state", "")).startswith("IDLE")), None)
         seen.add("registration", run, _first(rows, "slurmd.started", node), bounds(listed) if listed else None)
     _read_jobs(seen, run, history, rows)
+
+
+def _read_attempts(seen: Seen, run: int, runs: Interval, serves: Interval | None) -> None:
+    """What a try to get the configuration takes beyond its second, where slurmd is there 20 s before slurmctld."""
+    if serves is None or serves[0] - runs[1] < ATTEMPT_MS:
+        return
+    attempts = int((serves[0] - runs[1] + serves[1] - runs[0]) / 2 // ATTEMPT_MS)
+    tries, known = attempts * ATTEMPT_TRIES, attempts * ATTEMPT_MS + OWN_START_MS
+    low, high = ((serves[i] - runs[1 - i] - known) / tries for i in (0, 1))
+    seen.add("configless-try", run, (0.0, 0.0), (low, high))
 
 
 def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:

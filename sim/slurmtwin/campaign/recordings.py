@@ -6,13 +6,15 @@ scenarios/recordings/SCENARIO/VERSION/kFACTOR/REPETITION/   a run folder each
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from slurmtwin.campaign.pod_spans import PodSpans
 from slurmtwin.campaign.recorded_passes import last_poll_ns, read_passes
 from slurmtwin.campaign.recorded_starts import RecordedStarts
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.manifest import Manifest, read_manifest
@@ -123,9 +125,20 @@ def start_times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> 
 def _times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> StartTimes:
     """Of one cluster."""
     starts = RecordedStarts(int(manifest.parameters["epoch_ns"]), scenario)
-    for row in rows:
+    known = list(rows)
+    for row in known:
         starts.take(row)
-    return starts.times()
+    times = starts.times()
+    if scenario.pods is None or not scenario.pods.controller_after:
+        return times
+    return replace(times, container_ns=_waiting_workers(known))
+
+
+def _waiting_workers(rows: Sequence[Any]) -> dict[str, tuple[int, int]]:
+    """Workers that are there before slurmctld: when their containers began to run."""
+    pods = PodSpans(rows)
+    found = {pods.name[uid]: pods.at("container.started", uid) for uid, app in pods.app.items() if app == "slurmd"}
+    return {name: (round(span[0] * MS), round(span[1] * MS)) for name, span in found.items() if span is not None}
 
 
 def with_poll(times: StartTimes, folder: Path) -> StartTimes:

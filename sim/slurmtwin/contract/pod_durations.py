@@ -20,6 +20,7 @@ DURATIONS: Final[dict[str, str]] = {
     "claim-bind": "a claim of a new volume is created until it is bound",
     "slurmctld-start": "slurmctld's container runs until slurmctld serves",
     "slurmd-start": "slurmd's container runs until slurmd serves, slurmctld being there",
+    "configless-try": "slurmd: a try to reach a controller whose name is not there yet, beyond its second",
     "supervisor-start": "supervisord's container runs until supervisord waits for its first round of 1 s",
     "supervisor-spawn": "supervisord begins to start its program again until that is executed",
     "registration": "slurmd serves until slurmctld lists its node as IDLE",

@@ -47,6 +47,9 @@ background work of the lowest priority alone: 20 starts took 11 to 17 ms of CPU,
 a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; while a cluster was made beside it ten runs took 4.7 to 12 ms of
 CPU a step.
 """
+STEPD_LINGERS: Final = (5, 480)
+"""Of ends of runs that shared their node, how many were told by MESSAGE_EPILOG_COMPLETE: passes behind them that came
+at once, not at a look of slurmctld's loop (quiet-array, 26.05, three runs of 160 tasks: 2, 3 and 0)."""
 SLURMD_LESS_MS: Final = 18.0
 """slurmd's start while slurmctld is there is in no quiet run. Outside pods it takes 12 ms, slurmctld's 30
 (worlds/host_costs.yaml), and both containers begin with the same program: so it is slurmctld's in a pod less this.
@@ -71,6 +74,16 @@ def drawn_durations(replication: int, path: Path = POD_DURATIONS_FILE) -> Durati
 def still_durations(path: Path = POD_DURATIONS_FILE) -> Durations:
     """Each duration at its median, in ns. Raises InputError as drawn_durations does."""
     return {name: (_ns(entry["median_ms"]),) for name, entry in _entries(path).items()}
+
+
+def lingering_shares() -> tuple[float, ...]:
+    """Shares of STEPD_LINGERS that its count leaves possible, equally likely; the middle one is its own.
+
+    The arcsine of a share's root is near normal, with a deviation of half the count's root (Anscombe 1948).
+    """
+    seen, count = STEPD_LINGERS
+    angle = math.asin(math.sqrt(seen / count))
+    return tuple(math.sin(max(0.0, angle + z / (2 * math.sqrt(count)))) ** 2 for z in (*_NORMAL, 0.0))
 
 
 def calibrated_on(path: Path = POD_DURATIONS_FILE) -> frozenset[str]:

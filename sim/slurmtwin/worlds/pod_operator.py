@@ -53,6 +53,11 @@ IN_PLACE_MORE_NS: Final = 2 * GATHER_NS + 4 * ANSWER_NS
 """Beside that pause: the change and the pod's mark are gathered, each of three passes asks slurmrestd, the last one
 twice.
 """
+LEASE_LOST_NS: Final = (15 * SECOND, 17 * SECOND)
+"""One HTTP/2 connection carries all that controller-runtime asks. Where it falls silent, the next renewal, at most 2 s
+away, waits for RenewDeadline, 10 s, and giving the lease back is given up after 5 s (client-go leaderelection.go,
+release()): the process exits 17.0 s after its last renewal (x24-slinky by the operator's own log, 22 November 2026).
+"""
 LEASE_LOOK_NS: Final = (0, 4400 * MS)
 """Looks at a lease lie up to 2 s x 2.2 apart (kubernetes.md 6.10)."""
 BATCH_LATE_NS: Final = 2 * MS
@@ -69,7 +74,10 @@ SLINKY_PRE_STOP_NS: Final = 100 * MS
 """Slinky's hook: DOWN comes 0.04 to 0.1 s after the deletion (x47), slurmd's end from 0.1 s on."""
 AGAIN_PERCENT: Final = 40
 """Of the ends of slurmd supervisord sees so many only a round of 1 s later: x20, x32, x33, x34, x47, 5 of 13, all after
-SIGTERM. A crash is taken to be seen as late as often."""
+SIGTERM."""
+CRASH_AGAIN_PERCENT: Final = 44
+"""The same of crashes: slurmd 17 of 40, slurmctld 18 of 40, without a cluster (slurmtwin_e2e.kind.supervised_restart).
+"""
 BOOTS: Final[dict[str, dict[str, str]]] = {"replicas": {}, "power": {"boot": "1"}}
 """Workers that Slurm powers up register as freshly booted (core/power.py)."""
 CORDON: Final = f"{GROUP}/cordon"
@@ -134,7 +142,7 @@ def supervised_restart(world: PodWorld) -> Callable[[], int]:
     """A program under supervisord has ended until it is started again (models/slurm_pods/supervisor.py)."""
     round_ns = world.scaled("supervisor-restart", ROUND_NS)
     again = world.streams.uniform_ns("supervisor", 0, 100)
-    return lambda: 2 * round_ns if again() < AGAIN_PERCENT else round_ns
+    return lambda: 2 * round_ns if again() < CRASH_AGAIN_PERCENT else round_ns
 
 
 def _at_once() -> int:
@@ -205,6 +213,7 @@ class OperatorPart:
                 unreachable_s=design.kubernetes.worker_unreachable_s,
                 lease_ns=world.scaled("operator-lease", carrier.lease_s * SECOND),
                 look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS),
+                lease_lost=world.streams.uniform_ns("operator.lease_lost", *LEASE_LOST_NS) if lists else None,
             ),
             port,
         )  # fmt: skip

@@ -46,7 +46,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.pod_durations import lingering_shares, still_durations
 from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -103,6 +103,7 @@ class PodWorld(TwinWorld):
         assert scenario.pods is not None
         self._pods: PodsSection = scenario.pods
         self._durations = {**still_durations(), **options.durations}
+        self._still = options.still
         self._scaled = options.scaled
         self._lag = "main-pass" if steady_loop(conf.version) else "loop-round"
         """The duration that slurmctld's loop is late by."""
@@ -166,7 +167,15 @@ class PodWorld(TwinWorld):
         return values[len(values) // 2]
 
     def _noise(self, streams: RandomStreams) -> HostNoise | None:  # noqa: ARG002  its streams have names
-        return HostNoise(self.draw("script-launch"), self.draw("exit-notice"))
+        return HostNoise(self.draw("script-launch"), self.draw("exit-notice"), self._lingers())
+
+    def _lingers(self) -> Callable[[], bool]:
+        """How often a slurmstepd is still there, for each end of a run that shared its node."""
+        *shares, own = lingering_shares()
+        drawn = self.streams.uniform_ns("stepd.share", 0, len(shares))
+        share = own if self._still else shares[drawn()]
+        part = self.streams.uniform_ns("stepd.lingers", 0, SECOND)
+        return lambda: part() < share * SECOND
 
     def draw(self, name: str) -> Draw:
         """A duration of contract/pod_durations.py."""
@@ -374,7 +383,8 @@ class KubePart:
             livez=self._scenario.slurm.version >= "26.05",
             slurmctld_begin=first(1, times.slurmctld_ns, slurmctld),
             slurmd_begin=self._later(first(pinned, slurmd_ns, slurmd), pods.operator),
-            config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS),
+            config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS), slurmd_since=self._since(times),
+            configless_try=world.draw("configless-try"),
             named=lambda: self.ways.named(self._world.cluster.controllers[0].name),
             reached=lambda: not pods.controller_after or self.ways.reaches(self._world.cluster.controllers[0].name),
             supervisor_begin=world.draw("supervisor-start"),
@@ -481,6 +491,13 @@ class KubePart:
         """A pod that is not Slurm's is created."""
         Client(self.server, self._world.env, self.request).create(other_pod(item, self.namespace, self.faults.node))
 
+    def _since(self, times: StartTimes) -> Callable[[int], int | None]:
+        """When a worker's container began to run: evenly between what the recording tells."""
+        streams, names = self._world.streams, pod_objects.worker_names(self._scenario)
+        spans = [times.container_ns.get(name) for name in names]
+        drawn = [streams.uniform_ns(f"container.{i}", *span)() if span else None for i, span in enumerate(spans)]
+        return lambda index: drawn[index] if drawn else None
+
     def _lease(self, mark: tuple[str, int]) -> None:
         """A renewal that the recording has: the node's rhythm goes on from it."""
         kubelet = self.machines[mark[0]].kubelet
@@ -534,6 +551,8 @@ class KubePart:
 
 def applied_ns(pods: PodsSection, times: StartTimes) -> int:
     """When the workers, or all, are created: where slurmctld comes later, as the recording has it."""
+    if pods.controller_after and times.container_ns:
+        return min(low for low, _ in times.container_ns.values()) - LEAD_NS
     if pods.controller_after and times.workers_ns is not None:
         return times.workers_ns
     return min(0, times.slurmctld_ns, times.slurmd_ns) - LEAD_NS - pods.controller_after

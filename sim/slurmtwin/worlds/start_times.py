@@ -30,6 +30,8 @@ class StartTimes:
     """The first worker's pod is created then; None: LEAD_NS before its daemons (worlds/pod_world.py)."""
     controller_ns: int | None = None
     """The first controller's pod is created then, behind its Service, where it comes later than the workers."""
+    container_ns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Worker that waits for the controller's name -> between when and when its container began to run."""
     rest_ns: int | None = None
     """An operator's object of slurmrestd was seen first: it has its client since then."""
     made_ns: int | None = None

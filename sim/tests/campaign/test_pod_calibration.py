@@ -15,7 +15,14 @@ from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pod_durations import DURATIONS
-from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, drawn_durations, still_durations
+from slurmtwin.worlds.pod_durations import (
+    POD_DURATIONS_FILE,
+    POINTS,
+    STEPD_LINGERS,
+    drawn_durations,
+    lingering_shares,
+    still_durations,
+)
 from slurmtwin_reports.history import history_of, rows_of_events
 from slurmtwin_reports.testing import write_run
 
@@ -210,6 +217,23 @@ def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     origins = json.loads(POD_DURATIONS_FILE.read_text())["origin"]
     assert origins
     assert all(one["run"].startswith(("quiet-pods-", "quiet-single-")) for one in origins)
+
+
+def test_tries_without_a_name_are_measured_beyond_their_seconds() -> None:
+    """40.57 s are two attempts of ten tries, two pauses, slurmd's own start and twenty times 24 ms."""
+    seen = pod_calibration.Seen()
+    pod_calibration._read_attempts(seen, 0, (0.0, 0.0), (40_570.0, 40_570.0))
+    pod_calibration._read_attempts(seen, 0, (0.0, 0.0), (400.0, 400.0))
+    assert seen.spans["configless-try"] == [[(pytest.approx(24.0), pytest.approx(24.05))]]
+
+
+def test_shares_lie_about_their_count() -> None:
+    """As likely above as below it, and a count of none leaves none."""
+    *shares, own = lingering_shares()
+    seen, count = STEPD_LINGERS
+    assert own == pytest.approx(seen / count)
+    assert len(shares) == POINTS
+    assert sum(share < own for share in shares) == POINTS // 2
 
 
 @pytest.mark.parametrize(

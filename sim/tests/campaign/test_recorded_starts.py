@@ -9,11 +9,13 @@ import pytest
 
 from slurmtwin.campaign.recorded_starts import clock_lag_ns, kube_node
 from slurmtwin.campaign.recordings import start_times
+from slurmtwin.campaign.replications import Batch, _prepare, run_twin
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pod_durations import DURATIONS, RULES
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin_reports.load import load_run
 
 FAULTS = sorted(Path("scenarios/faults").glob("*.yaml"))
 
@@ -47,6 +49,25 @@ def test_places_and_lease_phases_are_those_before_the_fault() -> None:
     assert found.pod_node == {"w-0": "worker1", "slurmctld": "worker3"}
     assert found.lease_ns == {"worker1": 18 * SECOND, "control-plane": 17 * SECOND}
     assert found.fault_ns == (21 * SECOND,)
+
+
+def test_workers_that_wait_for_slurmctld_start_as_recorded() -> None:
+    """x16: where each container ran is known to half a second, and slurmd serves two attempts of 20 s later."""
+    path, folder = (
+        Path("scenarios/faults/x16-cold-start.yaml"),
+        Path("scenarios/recordings/x16-cold-start/26.05/pods/8"),
+    )
+    real = load_run(folder)
+    times = start_times(real.manifest, load_scenario(path), list(real.rows()))
+    assert sorted(times.container_ns) == ["w-0", "w-1", "w-2", "w-3"]
+    assert all(0 < high - low < SECOND // 2 for low, high in times.container_ns.values())
+    made = _prepare(Batch(scenario=path, recording=folder, version="26.05", world=run_twin))
+    for number in range(3):
+        batch = Batch(scenario=path, recording=folder, version="26.05", world=run_twin, first=number)
+        rows = [row for row in run_twin(made.replication(batch, number)) if row.kind == Kind.SLURMD_STARTED]
+        for row in rows:
+            low, high = times.container_ns[str(row.node)]
+            assert low + 40 * SECOND < row.t_ns < high + 43 * SECOND
 
 
 def test_ticks_that_pinged_before_the_fault_are_known() -> None:

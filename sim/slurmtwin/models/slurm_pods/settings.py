@@ -53,6 +53,10 @@ class DaemonPods:
     """A daemon has logged its end -> its process is gone (recorded in x3: 0.3 to 0.5 s)."""
     config_retry_ns: int = 10 * SECOND
     """slurmd -Z without an answer asks again after so long (slurmd.c _establish_configuration())."""
+    configless_try: Draw = lambda: 0
+    """A try to reach a controller whose name is not there yet, beyond its second: several lookups."""
+    slurmd_since: Callable[[int], int | None] = lambda _index: None
+    """When the container of this slurmd ran for the first time, where a recording tells; None: not known."""
     named: Callable[[], bool] = lambda: True
     """The controller's name is known: its Service is there."""
     reached: Callable[[], bool] = lambda: True

@@ -50,6 +50,8 @@ class SlurmdProgram(DaemonProgram):
         """Tries of the present attempt to get its configuration, the first one left out."""
         self._found = True
         """The attempt has the controller's address."""
+        self._began = False
+        """Its container has run."""
         self.boots = False
         """It registers as freshly booted (slurmd -b): slurmctld believes a node that it powers up only then."""
         self.sees: Callable[[Place], int | None] = _nothing_known
@@ -60,7 +62,12 @@ class SlurmdProgram(DaemonProgram):
         return self.settings.slurmd_memory
 
     def _begin_ns(self) -> int:
-        return self.settings.slurmd_begin()
+        place, since_ns = self.place, self.settings.slurmd_since(self.index)
+        begin_ns = self.settings.slurmd_begin()
+        if place is not None and since_ns is not None and not self._began:
+            begin_ns += max(0, since_ns - place.clock.now_ns)
+        self._began = True
+        return begin_ns
 
     def _again_ns(self) -> int:
         return self.settings.slurmd_again()
@@ -101,7 +108,10 @@ class SlurmdProgram(DaemonProgram):
             self._tried += 1
             return SECOND
         self._tried = 0
-        return self.settings.config_retry_ns + (0 if self._found else CONFIG_TRIES * SECOND)
+        if self._found:
+            return self.settings.config_retry_ns
+        tries_ns = sum(SECOND + self.settings.configless_try() for _ in range(CONFIG_TRIES))
+        return self.settings.config_retry_ns + tries_ns
 
     def _ask_again(self, _argument: object) -> None:
         self._call = None

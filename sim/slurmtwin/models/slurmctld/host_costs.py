@@ -73,3 +73,5 @@ class HostNoise:
 
     launch_ns: Callable[[], int]
     exit_notice_ns: Callable[[], int]
+    lingers: Callable[[], bool] | None = None
+    """A run that shared its node has ended, and TERMINATE still finds its slurmstepd; None: never."""

@@ -119,16 +119,27 @@ class JobEnd:
             killed = True  # DOWN nodes are told, too, only not waited for (deallocate_nodes())
             side.env.call_in(ctld.costs.rpc_ns, lambda _: work.kill(SIGTERM))
         if reached:
+            lingers = not running and self._lingers(job, reached)
             each_ns, count = ctld.costs.epilog_each_ns, reached.bit_count()
             waits_ns = side.turn_ns(each_ns * count) - side.env.now_ns
             cost = waits_ns + ctld.costs.epilog_ns + each_ns * (count - 1) + self._script_ns
             if killed:
                 cost += ctld.costs.kill_ns
-            ctld.env.call_in(cost, self._epilogs, (job, job.start_s, reached, running))
+            ctld.env.call_in(cost, self._epilogs, (job, job.start_s, reached, running or lingers))
         for index in bits(nodes & deaf):
             self._call_deaf(job, index)
         if job.completing_nodes & deaf:
             self._lifecycle.purge.watch_completing(job)
+
+    def _lingers(self, job: Job, nodes: int) -> bool:
+        """Whether slurmd finds the slurmstepd of a run that ended by itself: it reports by message once that is gone
+        (slurmd/req.c _rpc_terminate_job(), 26.05.3). Seen where runs share a node, never of one that is alone there.
+        """
+        noise = self._side.noise
+        if noise is None or noise.lingers is None or not noise.lingers():
+            return False
+        others = (*self._ctld.running.values(), *self._ctld.completing.values())
+        return any(one is not job and one.alloc is not None and one.alloc.nodes & nodes for one in others)
 
     def _call_deaf(self, job: Job, index: int) -> None:
         """TERMINATE to a slurmd that does not answer now.
