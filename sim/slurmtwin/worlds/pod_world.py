@@ -46,7 +46,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import lingering_shares, still_durations
+from slurmtwin.worlds.pod_durations import SLURMD_AGAIN_MS, lingering_shares, still_durations
 from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -367,7 +367,8 @@ class KubePart:
         pinned = 0 if pods.controller_after else len(pod_objects.worker_names(self._scenario))
         resolver_ns = world.scaled("resolver-timeout", RESOLVER_NS)
         hears, ends = supervised_ends(pods.operator, world)
-        spawn, own = world.draw("supervisor-spawn"), world.own_start_ns
+        spawn, (slurmctld_own_ns, slurmd_own_ns) = world.draw("supervisor-spawn"), world.own_start_ns
+        slurmd_own_ns = round(SLURMD_AGAIN_MS.get(self._scenario.slurm.version, slurmd_own_ns / MS) * MS)
 
         def first(count: int, at_ns: int, draw: Draw) -> Draw:
             left = count
@@ -389,7 +390,7 @@ class KubePart:
             reached=lambda: not pods.controller_after or self.ways.reaches(self._world.cluster.controllers[0].name),
             supervisor_begin=world.draw("supervisor-start"),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
-            slurmctld_again=lambda: spawn() + own[0], slurmd_again=lambda: spawn() + own[1],
+            slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
             growth=growth(world), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
             machine_memory=pod_objects.NODE_MEMORY,

@@ -32,5 +32,5 @@ def test_a_lease_is_lost_17_s_after_its_last_renewal(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_short_silence_costs_no_lease(seed: int) -> None:
-    """10 s: the next renewal is answered in time, and the change is seen as the watch goes on, 2 s after the scale-in."""
+    """10 s: the next renewal is answered in time, and the change is seen as the watch goes on, 2 s behind it."""
     assert 2 < drained_after_s("10s", seed) < 8
