@@ -25,7 +25,8 @@ def load_host_noise(version: str, factor: float, streams: RandomStreams, path: P
     """Draws from the spreads of a version at an acceleration, from streams of their own."""
     entry = _entry(version, path)
     values = [[round(ms * MS * factor) for ms in entry[name]] for name in SPREADS]
-    return HostNoise(*(streams.choice_ns(f"host.{name}", v) for name, v in zip(SPREADS, values, strict=True)))
+    launch_ns, exit_notice_ns = (streams.choice_ns(f"host.{name}", v) for name, v in zip(SPREADS, values, strict=True))
+    return HostNoise(launch_ns, exit_notice_ns)
 
 
 def load_host_costs(version: str, path: Path = HOST_COSTS_FILE) -> tuple[HostCosts, str]:
