@@ -125,10 +125,17 @@ def _ready(cluster: Cluster, form: OperatorForm) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def restarted(pod: dict[str, Any] | None) -> bool:
+def _wait_ready(cluster: Cluster, form: OperatorForm, limit: float) -> None:
+    """Until its pod is ready. Raises EnvironmentMissingError when it is not by `limit` (time.monotonic)."""
+    while not _ready(cluster, form):
+        if time.monotonic() > limit:
+            raise EnvironmentMissingError(f"operator {form.name}: no ready pod after {READY_LIMIT_S:.0f} s")
+        time.sleep(0.5)
+
+
+def restarted(pod: dict[str, Any]) -> bool:
     """Was a container of the pod started again? Its next start would wait in back-off, for an earlier run."""
-    statuses = pod["status"].get("containerStatuses", []) if pod else []
-    return any(status["restartCount"] for status in statuses)
+    return any(status["restartCount"] for status in pod["status"].get("containerStatuses", []))
 
 
 def renew(cluster: Cluster, form: OperatorForm, say: Say) -> None:
@@ -138,14 +145,10 @@ def renew(cluster: Cluster, form: OperatorForm, say: Say) -> None:
     """
     with _RENEWING:
         pod = _pod(cluster, form)
-        if not restarted(pod) or pod is None:
+        if pod is None or not restarted(pod):
             return
         cluster.kubectl("-n", form.namespace, "delete", "pod", pod["metadata"]["name"])
-        limit = time.monotonic() + READY_LIMIT_S
-        while not _ready(cluster, form):
-            if time.monotonic() > limit:
-                raise EnvironmentMissingError(f"operator {form.name}: no ready pod after {READY_LIMIT_S:.0f} s")
-            time.sleep(0.5)
+        _wait_ready(cluster, form, time.monotonic() + READY_LIMIT_S)
         say(f"operator {form.name} has a new pod: the old one's container had been started again")
 
 
@@ -158,10 +161,7 @@ def install(cluster: Cluster, form: OperatorForm, text: str, say: Say) -> None:
     while cluster.kubectl(*phase) == "Terminating" and time.monotonic() < limit:
         time.sleep(0.5)  # what an earlier run took off is still going
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
-    while not _ready(cluster, form):
-        if time.monotonic() > limit:
-            raise EnvironmentMissingError(f"operator {form.name}: no ready pod after {READY_LIMIT_S:.0f} s")
-        time.sleep(0.5)
+    _wait_ready(cluster, form, limit)
     say(f"operator {form.name} runs in {form.namespace}")
 
 

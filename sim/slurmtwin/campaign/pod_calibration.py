@@ -26,6 +26,7 @@ from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.engine.random_streams import generator
+from slurmtwin.models.slurm_pods.slurmd_program import CONFIG_TRIES
 from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_SCHEMA
 
@@ -41,9 +42,8 @@ deviation); spans that are known well (script-launch, exit-notice, submit) have 
 """
 CENTRE_SPREAD: Final = 3.0
 """Likewise its median to the middle of the intervals, times or divided by this."""
-ATTEMPT_MS: Final = 20_000.0
-ATTEMPT_TRIES: Final = 10
-"""slurmd -Z without a controller: ten tries of a second each and a pause of 10 s (slurmd_program.py)."""
+ATTEMPT_MS: Final = CONFIG_TRIES * 1000.0 + 10_000.0
+"""slurmd -Z without a controller: its tries of a second each and a pause of 10 s (slurmd_program.py)."""
 OWN_START_MS: Final = 90.0
 """slurmd's own start (slurmctld's of quiet runs less what it is slower by), once in the span of all attempts."""
 ROUNDS: Final = 3
@@ -169,7 +169,7 @@ def _read_attempts(seen: Seen, run: int, runs: Interval, serves: Interval | None
     if serves is None or serves[0] - runs[1] < ATTEMPT_MS:
         return
     attempts = int((serves[0] - runs[1] + serves[1] - runs[0]) / 2 // ATTEMPT_MS)
-    tries, known = attempts * ATTEMPT_TRIES, attempts * ATTEMPT_MS + OWN_START_MS
+    tries, known = attempts * CONFIG_TRIES, attempts * ATTEMPT_MS + OWN_START_MS
     low, high = ((serves[i] - runs[1 - i] - known) / tries for i in (0, 1))
     seen.add("configless-try", run, (0.0, 0.0), (low, high))
 
