@@ -81,6 +81,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDocker:
     monkeypatch.setattr(Cluster, "wait_until_running", lambda self: None)
     monkeypatch.setattr(services, "wait_for_services", lambda cluster: None)
     monkeypatch.setattr(services, "replace_early", lambda cluster: None)
+    monkeypatch.setattr(services, "wait_for_kubelets", lambda cluster: None)
     monkeypatch.setattr(Cluster, "export_logs", lambda self, target: target.mkdir(parents=True))
     monkeypatch.setattr(cleanness, "state_of", lambda cluster: {"objects": []})
     monkeypatch.setattr(cleanness, "restore", lambda cluster, before: [])

@@ -25,8 +25,9 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         asked.append(arguments)
         if arguments == services.SERVICE:
             return ADDRESS
-        network = {"metadata": {"name": "proxy", "namespace": "kube-system"}, "spec": {"hostNetwork": True}}
-        storage = {"metadata": {"name": "storage", "namespace": "local"}, "spec": {}}
+        proxy = {"name": "proxy", "namespace": "kube-system", "uid": "proxy-uid"}
+        network = {"metadata": proxy, "spec": {"hostNetwork": True}}
+        storage = {"metadata": {"name": "storage", "namespace": "local", "uid": "storage-uid"}, "spec": {}}
         return json.dumps({"items": [network, storage]})
 
     monkeypatch.setattr(Cluster, "kubectl", kubectl)
@@ -81,3 +82,34 @@ def test_the_name_servers_go_back_to_the_control_plane(said: list[tuple[str, ...
     assert [call[:3] for call in said[:2]] == [("patch", "deployment", "coredns"), ("rollout", "status", "deployment")]
     assert json.loads(said[0][-1])["spec"]["template"]["spec"] == {"nodeSelector": services.CONTROL_PLANE}
     assert said[2][:2] == ("get", "pods")
+
+
+def kubelets_that_keep(monkeypatch: pytest.MonkeyPatch, kept: list[str]) -> list[str]:
+    """A Docker whose nodes have a static pod's directory, that of "proxy-uid", and each name of `kept` for one look."""
+    looks: list[str] = []
+
+    def docker(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        looks.append(arguments[1])
+        late = [kept.pop()] if kept and arguments[1] == "plane" else []
+        return subprocess.CompletedProcess(arguments, 0, "\n".join(["0a1b2c", "proxy-uid", *late]), "")
+
+    monkeypatch.setattr(services, "docker", docker)
+    return looks
+
+
+def test_a_first_state_is_without_the_directories_of_replaced_pods(
+    monkeypatch: pytest.MonkeyPatch, said: list[tuple[str, ...]]
+) -> None:
+    """A kubelet removes a pod's directory behind the pod; all nodes are looked at until none has such a one."""
+    looks = kubelets_that_keep(monkeypatch, ["gone-uid", "gone-uid"])
+    services.wait_for_kubelets(CLUSTER)
+    assert looks == ["plane", "worker"] * 3
+
+
+def test_a_directory_that_stays_is_named(monkeypatch: pytest.MonkeyPatch, said: list[tuple[str, ...]]) -> None:
+    """After the limit the message names the cluster and the directory."""
+    kubelets_that_keep(monkeypatch, ["gone-uid"] * 10)
+    ticks = iter(range(0, 10**6, 60))
+    monkeypatch.setattr(services.time, "monotonic", lambda: float(next(ticks)))
+    with pytest.raises(EnvironmentMissingError, match="test: pods gone, directories kept 120 s: gone-uid"):
+        services.wait_for_kubelets(CLUSTER)

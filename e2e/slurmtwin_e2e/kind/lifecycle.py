@@ -61,6 +61,7 @@ def create(wanted: KubernetesCluster, say: Say, *, keep: bool = False, logs: Pat
         services.wait_for_services(cluster)
         services.replace_early(cluster)
         cluster.wait_until_running()
+        services.wait_for_kubelets(cluster)
         took = time.monotonic() - start
         say(f"cluster {name}: {len(cluster.nodes)} nodes made in {made:.0f} s, all pods running after {took:.0f} s")
         (folder / BASELINE).write_text(json.dumps(cleanness.state_of(cluster), indent=1) + "\n")

@@ -25,6 +25,7 @@ SERVICE: Final = (
     "jsonpath=https://{.spec.clusterIP}:{.spec.ports[0].port}/livez",
 )
 LIMIT_S: Final = 120.0
+PODS_FOLDER: Final = "/var/lib/kubelet/pods"
 CONTROL_PLANE: Final = {"node-role.kubernetes.io/control-plane": ""}
 
 
@@ -52,6 +53,27 @@ def replace_early(cluster: Cluster) -> None:
         if not pod["spec"].get("hostNetwork"):
             meta = pod["metadata"]
             cluster.kubectl("delete", "pod", meta["name"], "-n", meta["namespace"], "--grace-period=0", "--force")
+
+
+def wait_for_kubelets(cluster: Cluster) -> None:
+    """Until no kubelet keeps the directory of a pod that is gone: it removes one some seconds behind the pod.
+
+    The record of a cluster's first state would have such a directory, and no cleaning brings it back.
+    Raises EnvironmentMissingError with the directories.
+    """
+    limit = time.monotonic() + LIMIT_S
+    while left := sorted(_directories(cluster) - {pod["metadata"]["uid"] for pod in cluster.items("pods", "-A")}):
+        if time.monotonic() > limit:
+            raise EnvironmentMissingError(
+                f"{cluster.name}: pods gone, directories kept {LIMIT_S:.0f} s: {', '.join(left)}"
+            )
+        time.sleep(0.5)
+
+
+def _directories(cluster: Cluster) -> set[str]:
+    """Names in all kubelets' pod directories that are UIDs of API objects; a static pod's is a hash without a dash."""
+    listed = [docker("exec", node, "ls", PODS_FOLDER).stdout.split() for node in cluster.nodes]
+    return {name for names in listed for name in names if "-" in name}
 
 
 def _answers(node: str, address: str) -> bool:
