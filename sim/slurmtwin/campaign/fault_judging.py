@@ -35,7 +35,7 @@ from slurmtwin.campaign.replications import (
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, calibrated_on
+from slurmtwin.worlds.pod_durations import calibrated_on, durations_file
 from slurmtwin.worlds.twin import not_modelled
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ class _Group:
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         asked = [options.seed, options.replications, options.changed, f"{options.world.__module__}"]
         digest.update(f"{asked} {options.world.__qualname__} {self.group.version}".encode())
-        digest.update(design_text(self.group.scenario).encode() + POD_DURATIONS_FILE.read_bytes())
+        durations = durations_file(_zero_ns(read_manifest(folder)))
+        digest.update(design_text(self.group.scenario).encode() + durations.read_bytes())
         return digest.hexdigest()
 
     def _read_kept(self) -> None:

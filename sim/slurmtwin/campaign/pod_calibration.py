@@ -5,8 +5,9 @@ is known to an interval. A container's status is told at the kubelet's next look
 start is sent at once, so the receipt of that event encloses it better. What kube-scheduler and the API server write
 is received within the watch delay that each run measures on leases, so it is bounded from below by the receipt too. A
 log-normal law is fitted to the intervals by its likelihood; runs, and spans within them, are drawn with replacement
-and fitted again: what three quiet runs do not tell stays in the file as spread between these fits. Runs with a fault
-are refused: calibrated and judged are never the same runs.
+and fitted again: what three quiet runs do not tell stays in the file as spread between these fits. Runs with a phase
+that is judged are refused where they have a fault: calibrated and judged are never the same runs. quiet-restarts has
+faults and no phase: it kills idle and busy daemons one by one, and shows what their return takes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
-from slurmtwin.campaign.pod_spans import Interval, PodSpans, bounds
+from slurmtwin.campaign.pod_spans import Interval, PodSpans, bounds, restarts
 from slurmtwin.campaign.recorded_starts import rounds_between
+from slurmtwin.campaign.recordings import recorded_scenario
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.manifest import Manifest, read_manifest
@@ -84,9 +86,12 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
     for run, folder in enumerate(used):
         history = load_run(folder)
         rows = list(history.rows())
-        if any(row.kind == "fault.injected" for row in rows):
+        if not any(row.kind == "fault.injected" for row in rows):
+            _read(seen, run, history, rows)
+        elif _is_judged(folder):
             raise InputError("not a quiet run: a fault was injected", Where(str(folder)))
-        _read(seen, run, history, rows)
+        else:
+            _read_restarts(seen, run, rows)
     before = {folder: read_manifest(folder) for folder in under_operators}
     before = {folder: manifest for folder, manifest in before.items() if _watch_delay_ms(manifest) <= STALLED_MS}
     for run, folder in enumerate(before):
@@ -113,6 +118,14 @@ def document_text(document: Mapping[str, Any]) -> str:
     text = json.dumps({**document, "durations": {}}, indent=1)
     lines = [f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in document["durations"].items()]
     return text.replace('"durations": {}', '"durations": {\n' + ",\n".join(lines) + "\n }") + "\n"
+
+
+def _is_judged(folder: Path) -> bool:
+    """Whether the recorded scenario predicts anything; one that cannot be read may."""
+    try:
+        return bool(recorded_scenario(folder).expect.phases)
+    except InputError:
+        return True
 
 
 def _watch_delay_ms(manifest: Manifest) -> float:
@@ -162,6 +175,15 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
         listed = next((row for row in idle if str(row.details.get("state", "")).startswith("IDLE")), None)
         seen.add("registration", run, _first(rows, "slurmd.started", node), bounds(listed) if listed else None)
     _read_jobs(seen, run, history, rows)
+
+
+def _read_restarts(seen: Seen, run: int, rows: Sequence[Row]) -> None:
+    """A node with a step tells its registration to 1 ms: its job is missed then."""
+    for one in restarts(rows):
+        seen.add("container-restart", run, one.synced, one.runs)
+        seen.add(f"{one.app}-start", run, one.runs, one.serves)
+        missed = (bounds(row) for row in rows if row.kind == "job.ended" and row.node == one.node)
+        seen.add("registration", run, one.serves, next((at for at in missed if at[1] > one.serves[0]), None))
 
 
 def _read_attempts(seen: Seen, run: int, runs: Interval, serves: Interval | None) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS
@@ -100,6 +101,54 @@ class PodSpans:
     def at(self, kind: str, uid: str) -> Interval | None:
         """When it happened to this pod first."""
         return self._times.get((kind, uid))
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A daemon's container that came back after its process was killed."""
+
+    app: str
+    """slurmctld or slurmd."""
+    node: str
+    """Of slurmd; "" for slurmctld."""
+    synced: Interval
+    """The kubelet's sync that brought it back."""
+    runs: Interval
+    serves: Interval
+
+
+def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
+    """Of each daemon that a run kills: its container's return, where kubelet, events and its log all tell it."""
+    from slurmtwin_reports.history import fault_of
+
+    receipts = {row.cause_seq: row for row in rows if row.actor == "collector" and row.cause_seq is not None}
+    for place, killed in enumerate(rows):
+        if killed.kind != "fault.injected":
+            continue
+        app, _, node = str(fault_of(killed).get("target", "")).partition(":")
+        name = node or f"{app}-0"
+        later = rows[place + 1 :]
+        served = next((row for row in later if row.kind == f"{app}.started" and row.node in (node, None, "")), None)
+        if served is None:
+            continue
+        syncs = [row for row in later if row.t_ns < served.t_ns and _is_sync(row, name)]
+        told = [bounds(row, receipts.get(row.seq)) for row in later if _is_start(row, name)]
+        if not syncs:
+            continue
+        synced, serves = bounds(syncs[-1]), bounds(served)
+        started = next((time for time in told if time[1] > synced[0]), None)
+        if started is not None:
+            low = max(synced[0], started[0] - STARTED_MS)
+            yield Restart(app, node, synced, (low, max(low, min(started[1], serves[1]))), serves)
+
+
+def _is_sync(row: Row, name: str) -> bool:
+    return row.kind == "pod.synced" and str(row.details.get("pod")).rpartition("/")[2] == name
+
+
+def _is_start(row: Row, name: str) -> bool:
+    told = row.kind == "kube.event" and row.actor == "apiserver" and row.details.get("reason") == "Started"
+    return told and row.details.get("about") == f"Pod/{name}"
 
 
 def bounds(row: Row, receipt: Row | None = None) -> Interval:

@@ -27,7 +27,7 @@ from slurmtwin.contract.jobs import JobRequest, to_dict
 from slurmtwin.contract.manifest import Manifest, sha256_text
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.workload.resolve import resolve_jobs
-from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, drawn_durations, still_durations
+from slurmtwin.worlds.pod_durations import drawn_durations, durations_file, still_durations
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
@@ -165,11 +165,13 @@ class Made:
     changed: Changed
     times: StartTimes
     jobs: list[JobRequest]
+    calibration: Path
+    """The durations of the recording's batch."""
 
     def replication(self, batch: Batch, number: int) -> Replication:
         """What the world is asked for."""
         still = batch.variant.name == STILL
-        durations = still_durations() if still else drawn_durations(number)
+        durations = still_durations(self.calibration) if still else drawn_durations(number, self.calibration)
         for name, factor in self.changed.durations.items():
             durations[name] = tuple(round(value * factor) for value in durations[name])
         return Replication(
@@ -189,9 +191,11 @@ def prepared(batch: Batch, scenario: Scenario, real: History) -> Made:
     """Of a scenario and a recording that have been read."""
     times = with_poll(start_times(real.manifest, scenario, list(real.rows())), batch.recording)
     changed = batch.variant.of(scenario)
-    if changed.scenario.workload != scenario.workload:  # a parameter of the workload: the recorded jobs lack it
-        return Made(changed, times, list(resolve_jobs(changed.scenario, batch.scenario.parent)))
-    return Made(changed, times, recorded_jobs(batch.recording, batch.scenario))
+    if changed.scenario.workload == scenario.workload:
+        jobs = recorded_jobs(batch.recording, batch.scenario)
+    else:  # a parameter of the workload: the recorded jobs lack it
+        jobs = list(resolve_jobs(changed.scenario, batch.scenario.parent))
+    return Made(changed, times, jobs, durations_file(int(real.manifest.parameters["epoch_ns"])))
 
 
 # kept results
@@ -234,7 +238,7 @@ def source_sha256() -> str:
     rooms += [Path(place) for place in (operator.submodule_search_locations if operator else None) or ()]
     files = [path for room in rooms for path in room.rglob("*") if path.suffix in (".py", ".yaml", ".json")]
     search = Path(slurmtwin_reports.__file__).parent / "faults"
-    files += [POD_DURATIONS_FILE, search / "milestones.py", search / "measurement.py"]
+    files += [search / "milestones.py", search / "measurement.py"]
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

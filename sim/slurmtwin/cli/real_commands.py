@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from slurmtwin_e2e.kind.doctor import Fact
 
 VERSIONS = ("22.05", "24.11", "26.05")
+QUIET: Final = ("quiet-pods", "quiet-single", "quiet-restarts")
+"""Scenarios that a batch's durations are measured on."""
 
 
 @click.command()
@@ -125,11 +128,13 @@ def _doctor_screen(rows: list[tuple[str, Finding]], facts: list[Fact], refused: 
 @click.option("--recordings", default="scenarios/recordings", show_default=True, help="Folder of recorded runs.")
 @click.option("--pods", is_flag=True, help="Durations of a Kubernetes cluster, from its quiet runs.")
 @click.option("--out", metavar="FILE", help="With --pods: write the fits here.")
+@click.option("--recorded-since", "since", type=click.DateTime(("%Y-%m-%dT%H:%M",)), help="With --pods: only quiet "
+              "runs whose time zero is not before this minute (UTC).")  # fmt: skip
 @command("calibrate")
-def calibrate(recordings: str, pods: bool, out: str | None, as_json: bool) -> ExitCode:
+def calibrate(recordings: str, pods: bool, out: str | None, since: datetime | None, as_json: bool) -> ExitCode:
     """Measure host costs in the recordings at acceleration 1, beside the values the twin uses."""
     if pods:
-        return _calibrate_pods(Path(recordings), out, as_json)
+        return _calibrate_pods(Path(recordings), out, since, as_json)
     from slurmtwin.campaign.calibration import measure
     from slurmtwin.contract.clock import MS
     from slurmtwin.worlds.calibration import load_host_costs
@@ -146,13 +151,17 @@ def calibrate(recordings: str, pods: bool, out: str | None, as_json: bool) -> Ex
     return ExitCode.FINE
 
 
-def _calibrate_pods(recordings: Path, out: str | None, as_json: bool) -> ExitCode:
+def _calibrate_pods(recordings: Path, out: str | None, since: datetime | None, as_json: bool) -> ExitCode:
     from slurmtwin.campaign.pod_calibration import document_text, measure, under_operator
-    from slurmtwin.contract.manifest import write_atomic
+    from slurmtwin.contract.manifest import read_manifest, write_atomic
     from slurmtwin.worlds.pod_durations import still_durations
 
+    begin_ns = int(since.replace(tzinfo=UTC).timestamp()) * SECOND if since else 0
     recorded = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
-    quiet = [folder for folder in recorded if folder.parents[2].name.startswith("quiet-")]
+    quiet = [
+        folder for folder in recorded
+        if folder.parents[2].name in QUIET and read_manifest(folder).parameters["epoch_ns"] >= begin_ns
+    ]  # fmt: skip
     document = measure(quiet, [folder for folder in recorded if under_operator(folder)])
     if out:
         write_atomic(Path(out), document_text(document))

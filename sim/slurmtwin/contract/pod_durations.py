@@ -16,7 +16,7 @@ DURATIONS: Final[dict[str, str]] = {
     "volumes-mounted": "an operator's pod, others starting beside it, is bound until its probes begin",
     "container-start": "the kubelet has checked the image until the container runs, in a new pod",
     "container-start-alone": "the same of a container beside which no pod starts",
-    "container-restart": "the same of a container that comes back, beside which nothing starts",
+    "container-restart": "the kubelet syncs a pod until its container runs again, beside which nothing starts",
     "claim-bind": "a claim of a new volume is created until it is bound",
     "slurmctld-start": "slurmctld's container runs until slurmctld serves",
     "slurmd-start": "slurmd's container runs until slurmd serves, slurmctld being there",

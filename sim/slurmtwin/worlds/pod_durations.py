@@ -1,7 +1,8 @@
 """Calibrated durations of a Kubernetes cluster, kept as data beside this module (pod_durations.json).
 
 campaign/pod_calibration.py writes the file from quiet runs: per name a log-normal law, its origin, and bootstrapped
-fits of it. A run has one fit's values, equally likely; held still, a duration has its median.
+fits of it. A run has one fit's values, equally likely; held still, a duration has its median. A recorded run is held
+against the quiet runs of its own batch: what the host did beside it is in both.
 """
 
 from __future__ import annotations
@@ -14,12 +15,19 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
 
-from slurmtwin.contract.clock import MS, US
+from slurmtwin.contract.clock import MS, SECOND, US
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.pod_durations import DURATIONS
 
 POD_DURATIONS_SCHEMA: Final = "slurmtwin/pod-durations/1"
 POD_DURATIONS_FILE: Final = Path(__file__).with_name("pod_durations.json")
+EARLIER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
+    (1_795_305_600 * SECOND, Path(__file__).with_name("pod_durations_2026_11_21.json")),
+)
+"""(unix ns, file): runs recorded before that time are of the batch whose quiet runs the file is from, the first that
+matches. Until 22 November 2026, 00:00 UTC, the host had other work: its load was 4 to 42 where one run was recorded
+alone, and is 1 to 12 since; a pod that started alone took 0.76 s (the logarithm's sigma 0.31), since then 0.60 (0.07).
+"""
 POINTS: Final = 20
 _NORMAL: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
 UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
@@ -38,7 +46,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-restart is that of 57 idle
 containers which were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from
-the kubelet's sync to the new process, less 10 ms until the image is checked. supervisord's start is that of seven
+the kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. supervisord's start is that of seven
 workers of x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and
 slurmd's own. supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a
 cluster. dispatch is that of the eleven submissions of x83's two scenarios before their fault, without three whose
@@ -56,7 +64,7 @@ supervisor-spawn (slurmtwin_e2e.kind.supervised_restart: 47 ms, and 53 of slurmc
 Of another version it is slurmd's own start outside pods.
 """
 SLURMD_LESS_MS: Final = 18.0
-"""slurmd's start while slurmctld is there is in no quiet run. Outside pods it takes 12 ms, slurmctld's 30
+"""slurmd's start while slurmctld is there is in quiet-restarts alone. Outside pods it takes 12 ms, slurmctld's 30
 (worlds/host_costs.yaml), and both containers begin with the same program: so it is slurmctld's in a pod less this.
 """
 
@@ -91,9 +99,17 @@ def lingering_shares() -> tuple[float, ...]:
     return tuple(math.sin(max(0.0, angle + z / (2 * math.sqrt(count)))) ** 2 for z in (*_NORMAL, 0.0))
 
 
-def calibrated_on(path: Path = POD_DURATIONS_FILE) -> frozenset[str]:
-    """The run_id of each quiet run that the durations come from: no verdict rests on those."""
-    return frozenset(str(one["run"]) for one in json.loads(path.read_text(encoding="utf-8"))["origin"])
+def durations_file(recorded_ns: int) -> Path:
+    """The file of the batch in which a run was recorded whose time zero is this (unix ns)."""
+    return next((path for end_ns, path in EARLIER_BATCHES if recorded_ns < end_ns), POD_DURATIONS_FILE)
+
+
+def calibrated_on() -> frozenset[str]:
+    """The run_id of each quiet run that durations come from, of all batches: no verdict rests on those."""
+    files = (POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES))
+    return frozenset(
+        str(one["run"]) for path in files for one in json.loads(path.read_text(encoding="utf-8"))["origin"]
+    )
 
 
 def _ns(ms: float) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
+from slurmtwin.worlds.kubelet_phases import REMOUNT_NS
 from slurmtwin.worlds.pod_services import NO_IMAGE
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ quiet runs (first repetition, and pairs of the second), so each one beside adds 
 starts with two others beside them on average."""
 PULL_NS: Final = 10 * SECOND
 """An image that a registry has; every recorded one is on the machine beforehand."""
+UNMOUNT_NS: Final = 20 * MS
+"""What unmounting a pod's volumes takes behind the two loops that see its end (an assumption: no row shows it)."""
 LEAST_SANDBOX_NS: Final = 50 * MS
 """A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
 
@@ -102,7 +105,8 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
         alone = mounting.alone and sharing.alone
         return mounting.stands(2 * VOLUME_POLL_NS if alone else max(VOLUME_POLL_NS, together()))
 
+    loop = world.streams.uniform_ns("volumes.unmounted", 0, REMOUNT_NS)
     return replace(
-        StartCosts(), mount=mount, create=lambda: 0, sandbox=sandbox,
+        StartCosts(), mount=mount, unmount=lambda: loop() + loop() + UNMOUNT_NS, create=lambda: 0, sandbox=sandbox,
         start=start, restart=restart, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

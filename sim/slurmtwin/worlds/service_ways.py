@@ -1,8 +1,9 @@
 """The way from the control plane to slurmctld: a Service with a fixed address, and the pods behind it.
 
 A pod is reached once its address is in a slice of the Service, after its kubelet has reported it, and kube-proxy has
-written its rules: when a slice has changed, at least a second after the last time (proxy/runner, minSyncPeriod). Quiet
-runs show it: the first answer comes with the pod's status, up to a second after slurmctld serves.
+written its rules: when a slice has changed, at least a second after the last writing was over (proxy/runner,
+minSyncPeriod). A slice changes with the conditions of a pod too: ready, and terminating. Quiet runs show it: the first
+answer comes with the pod's status, up to a second after slurmctld serves.
 
 The Service publishes addresses that are not ready (Slurm needs that to start), so a Deployment's pod on a frozen host
 keeps its own until it has ended, beside its successor's (endpointslice utils.go podToEndpoint()). A new connection goes
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 RULES_NS: Final = SECOND
 """kube-proxy's minSyncPeriod (pkg/proxy/apis/config/v1alpha1/defaults.go; kind sets the same)."""
+WRITE_NS: Final = (40 * MS, 130 * MS)
+"""How long kube-proxy writes its rules: of 90 times on the control plane of a recording cluster, 26 took 32 to 64 ms,
+13 took 64 to 128; what took longer did so while pods were deployed (kubeproxy_sync_proxy_rules_duration_seconds)."""
 WATCH_NS: Final = (1 * MS, 8 * MS)
 """kube-proxy's watch (pod_world.py WATCH_NS)."""
 PAUSE_NS: Final = 250 * MS
@@ -42,7 +46,9 @@ Draw = Callable[[], int]
 class ServiceRules:
     """kube-proxy on the control plane: the pods behind each Service's address. A headless one has none."""
 
-    def __init__(self, env: Environment, server: ApiServer, machines: dict[str, Machine], watch: Draw) -> None:
+    def __init__(
+        self, env: Environment, server: ApiServer, machines: dict[str, Machine], watch: Draw, writing: Draw
+    ) -> None:  # fmt: skip
         self.pods: dict[str, tuple[str, ...]] = {}
         """Key of a Service -> keys of the pods whose addresses are in the rules."""
         self.changed: Callable[[], None] = _nothing
@@ -50,27 +56,46 @@ class ServiceRules:
         self._server = server
         self._machines = machines
         self._watch = watch
+        self._writing = writing
         self._slices: dict[str, tuple[str, ...]] = {}
-        self._writes = False
-        self._written_ns = env.now_ns - RULES_NS
-        server.on_write.append(self._slice_changed)
+        self._due = False
+        """A writing is to come."""
+        self._free_ns = env.now_ns
+        """From then on the next one may begin."""
+        server.on_write.append(self._changed)
 
-    def _slice_changed(self, verb: str, _old: Any, new: Any) -> None:
-        if not isinstance(new, Endpoints):
-            return
+    def _changed(self, verb: str, old: Any, new: Any) -> None:
+        if isinstance(new, Endpoints):
+            self._slice_changed(verb, new)
+        elif isinstance(new, Pod) and isinstance(old, Pod) and _conditions(old) != _conditions(new):
+            self._condition_changed(new.meta.key)
+
+    def _condition_changed(self, pod: str) -> None:
+        if any(pod in pods for pods in self._slices.values()):
+            self._ask()
+
+    def _slice_changed(self, verb: str, new: Endpoints) -> None:
         key, space = new.meta.key, new.meta.namespace
         service = self._server.find(Service, key)
         if service is None or service.headless:
             return
         self._slices[key] = () if verb == DELETED else tuple(f"{space}/{name}" for name in new.addresses)
-        if not self._writes:
-            self._writes = True
-            self._env.call_at(max(self._env.now_ns + self._watch(), self._written_ns + RULES_NS), self._write)
+        self._ask()
+
+    def _ask(self) -> None:
+        """BoundedFrequencyRunner: what changes while rules are written waits for the next time."""
+        if not self._due:
+            self._due = True
+            self._env.call_at(max(self._env.now_ns + self._watch(), self._free_ns), self._write)
 
     def _write(self, _argument: object) -> None:
-        self._writes = False
-        self._written_ns = self._env.now_ns
-        self.pods |= self._slices
+        self._due = False
+        takes_ns = self._writing()
+        self._free_ns = self._env.now_ns + takes_ns + RULES_NS
+        self._env.call_in(takes_ns, self._written, dict(self._slices))
+
+    def _written(self, slices: dict[str, tuple[str, ...]]) -> None:
+        self.pods |= slices
         self.changed()
 
     def answers(self, key: str) -> list[Answer]:
@@ -146,7 +171,10 @@ class Ways:
         self._server = server
         self._namespace = namespace
         self._streams = streams
-        self.rules = ServiceRules(env, server, machines, streams.uniform_ns("kube_proxy.watch", *WATCH_NS))
+        self.rules = ServiceRules(
+            env, server, machines, streams.uniform_ns("kube_proxy.watch", *WATCH_NS),
+            streams.uniform_ns("kube_proxy.write", *WRITE_NS),
+        )  # fmt: skip
 
     def named(self, controller: str) -> bool:
         """Its Service is there, and so its name."""
@@ -175,6 +203,11 @@ class Ways:
             streams.uniform_ns(f"kube_proxy.pick.{name}", 0, 1 << 30),
             streams.uniform_ns(f"observer.probe.{name}", 0, PAUSE_NS + LIMIT_NS), partial(observer.probed, name),
         )  # fmt: skip
+
+
+def _conditions(pod: Pod) -> tuple[bool, bool, bool]:
+    """Of its endpoint: a change is one of its slice (endpointslice utils.go podEndpointsChanged())."""
+    return pod.ready, bool(pod.meta.deleting), pod.finished
 
 
 def _nothing() -> None:

@@ -15,11 +15,15 @@ from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pod_durations import DURATIONS
+from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.pod_durations import (
+    EARLIER_BATCHES,
     POD_DURATIONS_FILE,
     POINTS,
     STEPD_LINGERS,
+    calibrated_on,
     drawn_durations,
+    durations_file,
     lingering_shares,
     still_durations,
 )
@@ -194,6 +198,53 @@ def test_a_run_with_a_fault_is_refused(tmp_path: Path) -> None:
         measure([quiet_run(tmp_path / "a", 1, extra=[fault])])
 
 
+def killed_and_back(name: str, target: str, at: int) -> list[Event]:
+    """A daemon killed at `at`, its container seen ended 900 ms later and back 150 ms behind that, serving after 60."""
+    fault = json.dumps({"fault": {"kind": "process.signal", "target": target}})
+    app = target.partition(":")[0]
+    synced, runs = at + 900 * MS, at + 1050 * MS
+    return [
+        Event(at, Kind.FAULT_INJECTED, "fault", detail=fault),
+        Event(synced, Kind.POD_SYNCED, "kubelet", node="dev-worker", detail=f'{{"pod":"ns/{name}"}}'),
+        *told(runs, name, runs + 10 * MS, 2),
+        Event(runs + 60 * MS, Kind(f"{app}.started"), app, node=name if app == "slurmd" else None),
+    ]
+
+
+@pytest.mark.parametrize(("name", "target"), [("w-0", "slurmd:w-0"), ("slurmctld-0", "slurmctld")])
+def test_a_killed_daemon_tells_what_its_return_takes(name: str, target: str) -> None:
+    """From the kubelet's sync to the container, and to the daemon: event and log enclose the one between them."""
+    rows = killed_and_back(name, target, 5 * SECOND)
+    (one,) = pod_spans.restarts(rows_of_events(rows))
+    assert one.app == target.partition(":")[0]
+    assert one.synced == (5900, 5900)
+    assert one.runs == (6050 + 10 - 20 - pod_spans.STARTED_MS, 6060)
+    assert one.serves == (6110, 6110)
+    assert list(pod_spans.restarts(rows_of_events(rows[:3]))) == [], "without a log nothing is told"
+
+
+def test_daemons_that_come_back_are_measured_where_nothing_is_judged(tmp_path: Path) -> None:
+    """quiet-restarts has faults and no phase: container and daemon are measured, and the busy node's registration."""
+    rows = killed_and_back("w-0", "slurmd:w-0", 5 * SECOND)
+    missed = Event(6130 * MS, Kind.JOB_ENDED, "slurmctld", 1, "w-0", detail='{"requeued":true,"why":"missing"}')
+    folder = quiet_run(tmp_path / "a", 1, 0, extra=[*rows, missed])
+    scenario = load_scenario(Path("scenarios/faults/quiet-restarts.yaml"))
+    (folder / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
+    found = measure([folder])["durations"]
+    assert found.keys() == {"container-restart", "slurmd-start", "registration"}
+    assert 100 < found["container-restart"]["median_ms"] < 160
+    assert found["registration"]["median_ms"] == pytest.approx(20, rel=0.1)
+
+
+def test_a_recording_has_the_durations_of_its_own_batch() -> None:
+    """A minute before an earlier batch ended, and a minute after."""
+    (end_ns, earlier), *_ = EARLIER_BATCHES
+    assert durations_file(end_ns - 60 * SECOND) == earlier
+    assert durations_file(end_ns + 60 * SECOND) == POD_DURATIONS_FILE
+    assert drawn_durations(0, earlier) != drawn_durations(0)
+    assert json.loads(earlier.read_text())["origin"][0]["run"] in calibrated_on()
+
+
 def test_without_a_quiet_run_there_is_nothing_to_fit() -> None:
     """And the message says how to get one."""
     with pytest.raises(InputError, match="no quiet run"):
@@ -216,7 +267,9 @@ def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     assert drawn != drawn_durations(8)
     origins = json.loads(POD_DURATIONS_FILE.read_text())["origin"]
     assert origins
-    assert all(one["run"].startswith(("quiet-pods-", "quiet-single-")) for one in origins)
+    assert all(one["run"].startswith(("quiet-pods-", "quiet-single-", "quiet-restarts-")) for one in origins)
+    begin_s = max(end_ns for end_ns, _ in EARLIER_BATCHES) // SECOND
+    assert all(one["epoch_s"] >= begin_s for one in origins), "of the newest batch alone"
 
 
 def test_tries_without_a_name_are_measured_beyond_their_seconds() -> None:

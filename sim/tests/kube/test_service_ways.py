@@ -11,7 +11,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.engine.environment import Environment, RunBudget
-from slurmtwin.models.api_server.objects import Endpoints, Meta, Service
+from slurmtwin.models.api_server.objects import Condition, Endpoints, Meta, Pod, Service
 from slurmtwin.models.api_server.server import ApiServer
 from slurmtwin.worlds.service_ways import ServiceRules
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
@@ -59,10 +59,10 @@ def test_while_a_frozen_pod_keeps_its_address_every_second_question_is_refused(m
 
 
 def test_rules_are_written_a_second_after_the_last_time_at_the_soonest() -> None:
-    """minSyncPeriod, whatever Service's slices have changed; a headless Service has no rules."""
+    """minSyncPeriod from the end of a writing, whatever Service's slices have changed; a headless one has no rules."""
     env = Environment()
     server = ApiServer(env)
-    rules = ServiceRules(env, server, {}, lambda: 2 * MS)
+    rules = ServiceRules(env, server, {}, lambda: 2 * MS, lambda: 50 * MS)
     seen: list[tuple[float, dict[str, tuple[str, ...]]]] = []
     rules.changed = lambda: seen.append((env.now_ns / SECOND, dict(rules.pods)))
 
@@ -78,6 +78,32 @@ def test_rules_are_written_a_second_after_the_last_time_at_the_soonest() -> None
         env.call_at(round(at_s * SECOND), lambda mark: change(*mark), (name, *pods))
     env.run_within(RunBudget())
     assert seen == [
-        (5.002, {"ns/a": ("ns/old",)}),
-        (6.002, {"ns/a": ("ns/old", "ns/new"), "ns/b": ("ns/x",)}),
+        (5.052, {"ns/a": ("ns/old",)}),
+        (6.102, {"ns/a": ("ns/old", "ns/new"), "ns/b": ("ns/x",)}),
     ]
+
+
+def test_a_pod_that_begins_to_end_delays_the_rules_of_its_successor() -> None:
+    """Its endpoint changes, so rules are written, and not again for a second; a pod behind no address changes none."""
+    env = Environment()
+    server = ApiServer(env)
+    rules = ServiceRules(env, server, {}, lambda: 2 * MS, lambda: 50 * MS)
+    seen: list[float] = []
+    rules.changed = lambda: seen.append(env.now_ns / SECOND)
+    server.create(Service(meta=Meta(name="a", namespace="ns")))
+    server.create(Pod(meta=Meta(name="one", namespace="ns")))
+    server.create(Pod(meta=Meta(name="other", namespace="ns")))
+    server.create(Endpoints(meta=Meta(name="a", namespace="ns"), addresses={"one": "10.0.0.1"}))
+
+    def unready(name: str, ready: bool) -> None:
+        conditions = {"Ready": Condition("True" if ready else "False", env.now_ns)}
+        server.patch(Pod, f"ns/{name}", lambda pod: replace(pod, status=replace(pod.status, conditions=conditions)))
+
+    def moved() -> None:
+        server.patch(Endpoints, "ns/a", lambda e: replace(e, addresses={"two": "10.0.0.2"}))
+
+    env.call_at(5 * SECOND, lambda _: unready("other", True))
+    env.call_at(6 * SECOND, lambda _: unready("one", True))
+    env.call_at(6500 * MS, lambda _: moved())
+    env.run_within(RunBudget())
+    assert seen == [0.052, 6.052, 7.102]

@@ -50,8 +50,12 @@ class StartCosts:
     """The same of a container that comes back."""
     stop: Draw = lambda: 20 * MS
     """Main process gone -> the runtime says so."""
-    clean_up: Draw = lambda: 250 * MS
-    """Volumes unmounted and cgroups removed of a pod that has ended."""
+    unmount: Draw = lambda: 120 * MS
+    """Containers of a pod have ended -> its volumes are unmounted, whoever waits for that: the populator's loop and the
+    reconciler's see it, 100 ms each (volume_manager.go)."""
+    clean_up: Draw = lambda: 40 * MS
+    """Volumes are gone -> cgroups are removed, and the pod is told as finished: pods of x10 and x43 were gone 44 to 78
+    ms after the relist that let the kubelet end their worker."""
     pull: Callable[[str], int | None] = lambda image: 10 * SECOND  # noqa: ARG005  any image
     """An image that is not there; None: no registry has it."""
 

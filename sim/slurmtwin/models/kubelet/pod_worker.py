@@ -43,6 +43,8 @@ class PodWorker:
         self._working = False
         self._pending = False
         self._last_sync_ns: int | None = None
+        self._unmounted_ns = 0
+        """From then on none of the ended pod's volumes is mounted."""
         self._timer: Call | None = None
         self._mounted = False
         self._mount_since_ns: int | None = None
@@ -332,10 +334,19 @@ class PodWorker:
             kubelet.tell(self.pod, self._status(seen, terminal=True))
         kubelet.resources_free(self.uid)
         self.stage = "terminated"
+        self._unmounted_ns = kubelet.clock.now_ns + kubelet.runtime.costs.unmount()
         self._done()
 
     def _sync_terminated(self) -> None:
-        self._kubelet.clock.call_in(self._kubelet.runtime.costs.clean_up(), self._cleaned)
+        """kubelet.go SyncTerminatedPod(): waits for the volumes, which it looks at now and each 300 ms."""
+        kubelet = self._kubelet
+        if kubelet.clock.now_ns < self._unmounted_ns:
+            kubelet.clock.call_in(kubelet.defaults.volume_poll_ns, self._unmount_again)
+        else:
+            kubelet.clock.call_in(kubelet.runtime.costs.clean_up(), self._cleaned)
+
+    def _unmount_again(self, _argument: object) -> None:
+        self._sync_terminated()
 
     def _cleaned(self, _argument: object) -> None:
         kubelet = self._kubelet
