@@ -6,7 +6,11 @@ import queue
 import threading
 from collections.abc import Callable
 
-from slurmtwin_e2e.kind.beside import Beside
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmtwin.contract.clock import SECOND
+from slurmtwin_e2e.kind.beside import APART_NS, Beside
 
 LIMIT_S = 20
 
@@ -55,3 +59,14 @@ def test_one_alone_never_waits() -> None:
     alone = Beside(1)
     alone.wait("up")
     alone.wait("over")
+
+
+@given(st.lists(st.lists(st.integers(0, 60 * SECOND), max_size=3), min_size=1, max_size=5), st.integers(0, 10**18))
+def test_no_two_runs_fail_at_one_time(members: list[list[int]], now_ns: int) -> None:
+    """Whatever their scenarios say, faults of different runs are APART_NS from each other; nobody begins early."""
+    together = Beside(len(members))
+    zeros = [together.zero_ns(now_ns, faults) for faults in members]
+    absolute = [[zero + at for at in faults] for zero, faults in zip(zeros, members, strict=True)]
+    pairs = [(a, b) for i, one in enumerate(absolute) for other in absolute[:i] for a in one for b in other]
+    assert all(abs(a - b) >= APART_NS for a, b in pairs)
+    assert zeros[0] == now_ns <= min(zeros)

@@ -235,8 +235,8 @@ TWIN_ONLY = (
     "x82-dead-kubelet",
 )
 """Designs, switches and autoscalers that no cluster of ours has: refused there, played by the twin."""
-QUIET = ("quiet-single", "quiet-array")
-"""Runs without a fault and without a prediction: durations are fitted to them."""
+QUIET = ("quiet-single", "quiet-array", "quiet-restarts")
+"""Runs without a prediction: durations are fitted to them."""
 
 
 def test_most_shipped_scenarios_are_for_a_cluster() -> None:

@@ -133,6 +133,12 @@ def plan_faults(scenario: Scenario, repetition: int, repetitions: int) -> list[t
     ]
 
 
+def begins_and_ends_ns(planned: Sequence[tuple[int, Planned, int]]) -> list[int]:
+    """Times at which a run's faults begin, and end where they last."""
+    ends = [at + fault.lasts for _, fault, at in planned if isinstance(fault, ClusterFault) and fault.lasts]
+    return [at for _, _, at in planned] + ends
+
+
 def namespace_of(scenario: Scenario, repetition: int) -> str:
     """A namespace for the run."""
     return re.sub(r"[^a-z0-9-]", "-", f"st-{scenario.name[:40]}-{repetition}")
@@ -170,7 +176,7 @@ def run_once(
         offsets = [clocks.of_node(tools.shell(node)) for node in cluster.nodes]
         pinned = pinned_now(tools)
         beside.wait("up")
-        zero_ns = time.time_ns() + LEAD_NS
+        zero_ns = beside.zero_ns(time.time_ns() + LEAD_NS, begins_and_ends_ns(planned))
         deploy.write_plan(deployed.evidence, zero_ns, actions)
         faults = FaultRunner(tools, planned, zero_ns, say)
         faults.start()

@@ -128,8 +128,8 @@ def _doctor_screen(rows: list[tuple[str, Finding]], facts: list[Fact], refused: 
 @click.option("--recordings", default="scenarios/recordings", show_default=True, help="Folder of recorded runs.")
 @click.option("--pods", is_flag=True, help="Durations of a Kubernetes cluster, from its quiet runs.")
 @click.option("--out", metavar="FILE", help="With --pods: write the fits here.")
-@click.option("--recorded-since", "since", type=click.DateTime(("%Y-%m-%dT%H:%M",)), help="With --pods: only quiet "
-              "runs whose time zero is not before this minute (UTC).")  # fmt: skip
+@click.option("--recorded-since", "since", type=click.DateTime(("%Y-%m-%dT%H:%M",)), help="With --pods: only runs "
+              "whose time zero is not before this minute (UTC).")  # fmt: skip
 @command("calibrate")
 def calibrate(recordings: str, pods: bool, out: str | None, since: datetime | None, as_json: bool) -> ExitCode:
     """Measure host costs in the recordings at acceleration 1, beside the values the twin uses."""
@@ -157,11 +157,9 @@ def _calibrate_pods(recordings: Path, out: str | None, since: datetime | None, a
     from slurmtwin.worlds.pod_durations import still_durations
 
     begin_ns = int(since.replace(tzinfo=UTC).timestamp()) * SECOND if since else 0
-    recorded = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
-    quiet = [
-        folder for folder in recorded
-        if folder.parents[2].name in QUIET and read_manifest(folder).parameters["epoch_ns"] >= begin_ns
-    ]  # fmt: skip
+    every = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
+    recorded = [folder for folder in every if read_manifest(folder).parameters["epoch_ns"] >= begin_ns]
+    quiet = [folder for folder in recorded if folder.parents[2].name in QUIET]
     document = measure(quiet, [folder for folder in recorded if under_operator(folder)])
     if out:
         write_atomic(Path(out), document_text(document))
