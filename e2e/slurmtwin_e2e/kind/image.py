@@ -154,9 +154,8 @@ def _commit() -> None:
         docker("exec", "-d", BUILDER, "containerd")
         _wait_for_containerd()
         save = subprocess.Popen(["docker", "save", *pins().archived], stdout=subprocess.PIPE)
-        command = [word for word in IMPORT if word != "--no-unpack"]
         done = subprocess.run(
-            ["docker", "exec", "-i", BUILDER, *command], stdin=save.stdout, capture_output=True, text=True
+            ["docker", "exec", "-i", BUILDER, *IMPORT], stdin=save.stdout, capture_output=True, text=True
         )  # fmt: skip
         assert save.stdout is not None
         save.stdout.close()  # an import that gave up must not leave the other waiting for a reader
