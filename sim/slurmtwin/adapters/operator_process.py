@@ -86,8 +86,8 @@ class Carrying:
     """Of the pause that the core asks for (a verdict halves and doubles it)."""
     readiness_factor: float = 1.0
     """Of the period of its pods' readiness probes."""
-    pre_stop_ns: int = PRE_STOP_NS
-    """Its pods' preStop hook runs so long."""
+    pre_stop: Callable[[], int] = lambda: PRE_STOP_NS
+    """The preStop hook of each of its pods runs so long."""
     back_off_ns: int = 5 * MS
     back_off_most_ns: int = 1000 * SECOND
     latency: Callable[[], int] | None = None
@@ -448,7 +448,7 @@ class _Process:
         client, space = self.client, item.meta.namespace
         if isinstance(action, a.CreatePod):
             pod = pod_of(
-                action.manifest, self._carrying.env, self._carrying.readiness_factor, self._carrying.pre_stop_ns
+                action.manifest, self._carrying.env, self._carrying.readiness_factor, self._carrying.pre_stop()
             )
             client.call(f"create Pod {pod.meta.key}", lambda: self._create(item, pod, action.at_most), done)
         elif isinstance(action, a.DeleteObject):

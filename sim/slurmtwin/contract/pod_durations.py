@@ -29,6 +29,7 @@ DURATIONS: Final[dict[str, str]] = {
     "submit": "a job is submitted until slurmctld has its record",
     "main-pass": "a whole second at which slurmctld's loop looks until its pass has started a job",
     "loop-round": "slurmctld 22.05: a round of its loop beyond its second",
+    "pre-stop": "the reference operator's preStop hook: two calls of scontrol in the container that ends",
     "growth-start": "CPU time of a job's Python until it begins to take memory",
     "growth-step": "CPU time of such a job to take 4 MiB",
     "growth-wake": "such a job's sleep is over until it runs again",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 import slurmtwin
-from slurmtwin.adapters.manifests import PRE_STOP_NS
 from slurmtwin.adapters.operator_process import Carrying, Operator
 from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes, batch_in_ns
 from slurmtwin.adapters.slurm_port import ANSWER_NS, Informing, SlurmPort
@@ -203,7 +202,7 @@ class OperatorPart:
                 told_ns=world.start_times.told_ns if lists else None, marks_pods=lists,
                 order=world.streams.uniform_ns("operator.order", 0, 1 << 32),
                 gather_ns=0 if lists else GATHER_NS,
-                pre_stop_ns=SLINKY_PRE_STOP_NS if lists else PRE_STOP_NS,
+                pre_stop=(lambda: SLINKY_PRE_STOP_NS) if lists else world.draw("pre-stop"),
                 requeue_factor=world.factor("operator-requeue"),
                 readiness_factor=world.factor("readiness-period"),
                 poll_after_failure=carrier.poll_after_failure,
