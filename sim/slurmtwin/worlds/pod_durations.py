@@ -54,8 +54,8 @@ cluster. pre-stop is read off 89 ends of workers in the operator's own scenarios
 0.55 to 1.43 s in nine of ten (no quiet run has an end). dispatch is that of the eleven submissions of x83's two
 scenarios before their fault, without three whose connection was opened first (38 to 78 ms). growth-* are the same
 program outside of any cluster, on a host with background work of the lowest priority alone: 20 starts took 11 to 17 ms
-of CPU, five runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; while a cluster was made
-beside it ten runs took 4.7 to 12 ms of CPU a step.
+of CPU, five runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that
+was made ten runs took 4.7 to 12 ms of CPU a step.
 """
 STEPD_LINGERS: Final = (5, 480)
 """Of ends of runs that shared their node, how many were told by MESSAGE_EPILOG_COMPLETE: passes behind them that came
