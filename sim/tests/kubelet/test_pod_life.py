@@ -149,6 +149,20 @@ def test_a_pre_stop_hook_eats_the_grace_period(one_node: Any) -> None:
     assert node.times(ENDED) == [pytest.approx(40, abs=0.1)]
 
 
+def test_a_pod_is_gone_behind_the_look_that_follows_its_end(one_node: Any) -> None:
+    """Volumes are unmounted meanwhile; if they are not, they are looked at each 300 ms (SyncTerminatedPod)."""
+    gone = []
+    for unmount in (lambda: 0, lambda: 20 * SECOND):
+        node = one_node(lambda pod, container: Service(stop_ns=None), costs=StartCosts(unmount=unmount))
+        node.create()
+        node.delete(10)
+        node.run(90)
+        [ended], [deleted] = node.times(ENDED), node.times(Kind.POD_DELETED, "collector")
+        gone.append(deleted - ended)
+    assert 0.04 < gone[0] < 1.1, "a look comes each second, and the rest takes 40 ms"
+    assert 20 < gone[1] < 20.5
+
+
 def test_a_shorter_grace_hurries_a_deletion_under_way(one_node: Any) -> None:
     """A second request can only shorten it."""
     node = one_node(lambda pod, container: Service(stop_ns=None))
