@@ -63,6 +63,19 @@ def test_static_nodes_can_be_deleted_in_old_versions_only(rig: Callable[..., Any
     assert (r.ctld.partitions["p"].nodes == 0b0111) is not refused
 
 
+def test_a_job_keeps_asking_for_a_node_that_was_deleted(rig: Callable[..., Any]) -> None:
+    """node_mgr.c delete_nodes() leaves req_node_bitmap alone: the job waits until the node is there again."""
+    r = rig("22.05", **ROOM)
+    r.until(10)
+    assert delete_nodes(r.cluster, r.ctld, "n4") is None
+    assert r.ctld.nodes.asked(["n1", "n4"]) == 0b1001
+    assert not r.ctld.nodes.avail & 0b1000
+    with pytest.raises(KeyError, match="n9"):
+        r.ctld.nodes.asked(["n9"])
+    assert create_nodes(r.cluster, r.ctld, "n4", "CPUs=4 RealMemory=1000") is None
+    assert r.ctld.nodes.asked(["n4"]) == r.node("n4").bit
+
+
 def test_a_busy_node_is_not_deleted(rig: Callable[..., Any]) -> None:
     """slurm.md 4.7 "scontrol delete node": refused while ALLOCATED, COMPLETING."""
     r = rig("22.05", **ROOM)

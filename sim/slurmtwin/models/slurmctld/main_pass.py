@@ -309,7 +309,7 @@ def recently_completing(ctld: Slurmctld) -> list[Job]:
 def required_nodes(ctld: Slurmctld, job: Job) -> int:
     """Bitmap of --nodelist; 0 when not given, or when it only says which nodes will do."""
     text = job.request.nodelist
-    return ctld.nodes.bitmap(expand(text)) if text and not job.node_pool else 0
+    return ctld.nodes.asked(expand(text)) if text and not job.node_pool else 0
 
 
 def deadline_ok(ctld: Slurmctld, job: Job) -> bool:

@@ -136,6 +136,20 @@ class NodeTable:
             out |= 1 << self.by_name[name].index
         return out
 
+    def asked(self, names: Iterable[str]) -> int:
+        """Bitmap of names that a job was accepted with; KeyError for one that never was.
+
+        A node that was deleted since keeps its bit in it, as delete_nodes() leaves req_node_bitmap alone (node_mgr.c,
+        26.05): a job that needs it waits.
+        """
+        out = 0
+        for name in names:
+            node = self.by_name.get(name) or next((one for one in reversed(self.nodes) if one.name == name), None)
+            if node is None:
+                raise KeyError(name)
+            out |= node.bit
+        return out
+
     def named(self, text: str) -> int:
         """Bitmap of a hostlist that many jobs share; KeyError for an unknown name, InputError for bad syntax."""
         found = self._named.get(text)

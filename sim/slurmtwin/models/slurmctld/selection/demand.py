@@ -109,8 +109,8 @@ def of_job(job: Job, conf: ClusterConf, nodes: NodeTable) -> Demand:
     named = expand(request.nodelist)
     if request.external:  # a node that was deleted meanwhile is named until slurmctld starts anew (restart.py)
         named = [name for name in named if name in nodes.by_name]
-    required = nodes.bitmap(named)
-    excluded = nodes.bitmap(expand(request.exclude)) if request.exclude else 0
+    required = nodes.asked(named)
+    excluded = nodes.asked(expand(request.exclude)) if request.exclude else 0
     if required and request.contiguous:
         low = required & -required
         required = (1 << required.bit_length()) - low
