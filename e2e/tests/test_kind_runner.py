@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurmtwin.contract.events import Event, Kind
-from slurmtwin.contract.scenario import Scenario
+from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin_e2e.kind import runner
 from slurmtwin_e2e.kind.faults.schedule import Step
 
@@ -96,3 +97,11 @@ def test_a_run_is_spoilt_by_a_secret_a_hole_or_a_failed_fault() -> None:
 def test_lateness_is_told_of_faults_that_were_injected() -> None:
     """In ms behind the plan."""
     assert runner.lateness_ms([step("injected", 7_500_000), step("failed", S)]) == [7.5]
+
+
+def test_what_lasts_is_counted_at_both_ends() -> None:
+    """A fault that is cleared and a step that is taken back disturb the host twice."""
+    planned = runner.plan_faults(load_scenario(Path("scenarios/faults/x35-slinky.yaml")), 1, 3)
+    [(_, step, at)] = planned
+    assert step.lasts
+    assert runner.begins_and_ends_ns(planned) == [at, at + step.lasts]

@@ -134,9 +134,8 @@ def plan_faults(scenario: Scenario, repetition: int, repetitions: int) -> list[t
 
 
 def begins_and_ends_ns(planned: Sequence[tuple[int, Planned, int]]) -> list[int]:
-    """Times at which a run's faults begin, and end where they last."""
-    ends = [at + fault.lasts for _, fault, at in planned if isinstance(fault, ClusterFault) and fault.lasts]
-    return [at for _, _, at in planned] + ends
+    """Times at which a run's faults and steps begin, and end where they last."""
+    return [at for _, _, at in planned] + [at + one.lasts for _, one, at in planned if one.lasts]
 
 
 def namespace_of(scenario: Scenario, repetition: int) -> str:

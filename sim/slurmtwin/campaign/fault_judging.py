@@ -237,15 +237,15 @@ class _Group:
         """Has a recording no replications?"""
         return any((Variant(BASE), place) not in self.times for place in self._places)
 
-    def _made_for(self, folder: Path) -> str:
+    def _made_for(self, place: int) -> str:
         """Hash of what a recording's replications were asked for: scenario, recording, design, durations."""
         options = self.options
         digest = hashlib.sha256(self.group.path.read_bytes())
-        for path in sorted(folder.iterdir()):
+        for path in sorted(self.group.folders[place].iterdir()):
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         asked = [options.seed, options.replications, options.changed, f"{options.world.__module__}"]
         digest.update(f"{asked} {options.world.__qualname__} {self.group.version}".encode())
-        durations = durations_file(_zero_ns(read_manifest(folder)))
+        durations = durations_file(_zero_ns(self.reals[place].manifest))
         digest.update(design_text(self.group.scenario).encode() + durations.read_bytes())
         return digest.hexdigest()
 
@@ -269,7 +269,7 @@ class _Group:
         folder = self.group.folders[place]
         if folder.name not in found.made_for:
             return f"no replications are kept for recording {folder.name}; {HOW_TO_MAKE} makes them"
-        made_for = self._made_for(folder)
+        made_for = self._made_for(place)
         if found.made_for[folder.name] != made_for:
             return f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
         base = found.times[BASE_KEY.format(folder.name)]
@@ -311,12 +311,12 @@ class _Group:
         import numpy as np
 
         if self.table is not None:
-            folders = self.group.folders
+            names = [folder.name for folder in self.group.folders]
             made = {
-                f"{v.name}|{v.factor}|{folders[place].name}": np.concatenate(times)
+                f"{v.name}|{v.factor}|{names[place]}": np.concatenate(times)
                 for (v, place), times in sorted(self.times.items(), key=_by_place)
             }
-            write_table(self.table, Table({folder.name: self._made_for(folder) for folder in folders}, made))
+            write_table(self.table, Table({names[place]: self._made_for(place) for place in self._places}, made))
 
     def take(self, variant: Variant, place: int, times: Times) -> None:
         """One batch of one recording, in the order of the batches."""

@@ -32,7 +32,7 @@ class PodSpans:
         self.checked: dict[str, Interval] = {}
         """Pod -> its image was looked at for the first time."""
         self._times: dict[tuple[str, str], Interval] = {}
-        receipts = {row.cause_seq: row for row in rows if row.actor == "collector" and row.cause_seq is not None}
+        receipts = _receipts(rows)
         started: dict[str, Interval] = {}
         for row in rows:
             if row.actor != "apiserver":
@@ -121,7 +121,7 @@ def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
     """Of each daemon that a run kills: its container's return, where kubelet, events and its log all tell it."""
     from slurmtwin_reports.history import fault_of
 
-    receipts = {row.cause_seq: row for row in rows if row.actor == "collector" and row.cause_seq is not None}
+    receipts = _receipts(rows)
     for place, killed in enumerate(rows):
         if killed.kind != "fault.injected":
             continue
@@ -140,6 +140,11 @@ def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
         if started is not None:
             low = max(synced[0], started[0] - STARTED_MS)
             yield Restart(app, node, synced, (low, max(low, min(started[1], serves[1]))), serves)
+
+
+def _receipts(rows: Sequence[Row]) -> dict[int, Row]:
+    """Number of a change's row -> the collector's receipt of it."""
+    return {row.cause_seq: row for row in rows if row.actor == "collector" and row.cause_seq is not None}
 
 
 def _is_sync(row: Row, name: str) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from slurmtwin.cli.output import command, emit_json, emit_rows, say, say_warnings
+from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import ExitCode, InputError
 from slurmtwin.contract.events import json_schema
 from slurmtwin.contract.manifest import write_atomic
@@ -30,6 +32,11 @@ def scenario_files(paths: tuple[str, ...], default: str) -> list[Path]:
         else:
             found.append(path)
     return found
+
+
+def since_ns(since: datetime | None) -> int:
+    """The unix ns of --recorded-since, which is UTC; 0 without it."""
+    return 0 if since is None else int(since.replace(tzinfo=UTC).timestamp()) * SECOND
 
 
 def _is_scenario(path: Path) -> bool:

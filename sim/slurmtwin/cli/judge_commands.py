@@ -6,16 +6,15 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmtwin.campaign.kept_replications import KEPT
-from slurmtwin.cli.file_commands import scenario_files
+from slurmtwin.cli.file_commands import scenario_files, since_ns
 from slurmtwin.cli.output import command, emit_json, json_text, say
-from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import ExitCode, InputError, ModelError
 from slurmtwin.contract.manifest import write_atomic
 from slurmtwin.contract.scenario import load_scenario
@@ -149,8 +148,8 @@ def check(
         root = _recorded_now(paths, Path(out or scratch) / "real") if live else Path(recordings)
         kind_only: list[Path] = []
         files = scenario_files(paths, "scenarios")
-        since_ns = 0 if since is None else int(since.replace(tzinfo=UTC).timestamp()) * SECOND
-        groups = find_fault_groups(files, root, since_ns)
+        begin_ns = since_ns(since)
+        groups = find_fault_groups(files, root, begin_ns)
         files = [path for path in files if path not in {group.path for group in groups}]
         if not paths:
             files, kind_only = comparable(files)
@@ -165,7 +164,7 @@ def check(
             folder = Path(cache) if cache else default_cache()
             how = FaultOptions(
                 seed=seed, workers=workers, cache=folder, kept=Path(kept), make=replicate, anew=anew, progress=advance,
-                since_ns=since_ns, drawn=html is not None,
+                since_ns=begin_ns, drawn=html is not None,
             )  # fmt: skip
             faults = judge_faults(groups, how)
         finally:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from slurmtwin.cli.file_commands import scenario_files
+from slurmtwin.cli.file_commands import scenario_files, since_ns
 from slurmtwin.cli.output import command, emit_json, emit_rows, say
 from slurmtwin.contract.clock import SECOND, parse_duration
 from slurmtwin.contract.errors import ExitCode, InputError
@@ -156,7 +156,7 @@ def _calibrate_pods(recordings: Path, out: str | None, since: datetime | None, a
     from slurmtwin.contract.manifest import read_manifest, write_atomic
     from slurmtwin.worlds.pod_durations import still_durations
 
-    begin_ns = int(since.replace(tzinfo=UTC).timestamp()) * SECOND if since else 0
+    begin_ns = since_ns(since)
     every = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
     recorded = [folder for folder in every if read_manifest(folder).parameters["epoch_ns"] >= begin_ns]
     quiet = [folder for folder in recorded if folder.parents[2].name in QUIET]

@@ -67,12 +67,17 @@ class ServiceRules:
     def _changed(self, verb: str, old: Any, new: Any) -> None:
         if isinstance(new, Endpoints):
             self._slice_changed(verb, new)
-        elif isinstance(new, Pod) and isinstance(old, Pod) and _conditions(old) != _conditions(new):
-            self._condition_changed(new.meta.key)
-
-    def _condition_changed(self, pod: str) -> None:
-        if any(pod in pods for pods in self._slices.values()):
+        elif (
+            isinstance(new, Pod)
+            and old is not None
+            and self._has(new.meta.key)
+            and _conditions(old) != _conditions(new)
+        ):
             self._ask()
+
+    def _has(self, pod: str) -> bool:
+        """The pod's address is in some slice."""
+        return any(pod in pods for pods in self._slices.values())
 
     def _slice_changed(self, verb: str, new: Endpoints) -> None:
         key, space = new.meta.key, new.meta.namespace

@@ -177,6 +177,15 @@ def test_rounds_of_the_old_loop_are_counted_between_looks() -> None:
     assert seen.spans == {"loop-round": [[pytest.approx((1.8, 2.2))]]}
 
 
+def test_rounds_are_not_counted_over_a_restart() -> None:
+    """The loop of the new slurmctld begins anew: looks of two loops tell nothing of a round."""
+    kinds = [(0, Kind.NODE_PINGED), (10_500 * MS, Kind.SLURMCTLD_STARTED), (14_508 * MS, Kind.NODE_PINGED)]
+    seen = pod_calibration.Seen()
+    rows = rows_of_events([Event(t_ns, kind, "slurmctld", t_err_ns=MS) for t_ns, kind in kinds])
+    pod_calibration._read_rounds(seen, 0, list(rows))
+    assert seen.spans == {}
+
+
 def test_a_pod_that_starts_alone_is_another_duration(tmp_path: Path) -> None:
     """Starts beside each other share the host."""
     document = measure([quiet_run(tmp_path / "a", 1, 6, apart=30 * SECOND)])

@@ -209,3 +209,13 @@ def test_a_manifest_keeps_what_the_twin_needs() -> None:
     assert (container.liveness.period_ns, container.liveness.failures) == (5 * SECOND, 6)
     assert (pod.spec.grace_ns, pod.spec.tolerations[0].for_ns) == (60 * SECOND, 7 * SECOND)
     assert Carrying().poll_ns == 30 * SECOND
+
+
+def test_a_worker_ends_when_its_pre_stop_hook_is_over() -> None:
+    """As long as the duration says, from the pod's deletion until slurmd ends."""
+    path = Path("scenarios/operator/op-delete.yaml")
+    options = TwinOptions(keep=True, durations={"pre-stop": (5 * SECOND,)})
+    rows = run_scenario(load_scenario(path), path.parent, options).kept or []
+    deleted = next(r.t_ns for r in rows if r.kind is Kind.POD_DELETING and r.actor == "apiserver")
+    stopped = next(r.t_ns for r in rows if r.kind is Kind.SLURMD_STOPPED)
+    assert 5 * SECOND <= stopped - deleted < 6 * SECOND
