@@ -125,21 +125,76 @@ def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
     for place, killed in enumerate(rows):
         if killed.kind != "fault.injected":
             continue
-        app, _, node = str(fault_of(killed).get("target", "")).partition(":")
+        fault = fault_of(killed)
+        if fault.get("kind") == "pod.delete":
+            continue  # its container is another pod's
+        app, _, node = str(fault.get("target", "")).partition(":")
         name = node or f"{app}-0"
         later = rows[place + 1 :]
         served = next((row for row in later if row.kind == f"{app}.started" and row.node in (node, None, "")), None)
         if served is None:
             continue
         syncs = [row for row in later if row.t_ns < served.t_ns and _is_sync(row, name)]
-        told = [bounds(row, receipts.get(row.seq)) for row in later if _is_start(row, name)]
         if not syncs:
             continue
         synced, serves = bounds(syncs[-1]), bounds(served)
-        started = next((time for time in told if time[1] > synced[0]), None)
+        started = _event(later, receipts, "Started", name, synced[0])
         if started is not None:
             low = max(synced[0], started[0] - STARTED_MS)
             yield Restart(app, node, synced, (low, max(low, min(started[1], serves[1]))), serves)
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A pod that was deleted without grace: its end, and the start of the next one of its name."""
+
+    app: str
+    node: str
+    """Of slurmd."""
+    marked: Interval
+    """These three as the collector received them: a receipt is as late as the next, so their errors, which bound how
+    late, say nothing of the spans between them."""
+    gone: Interval
+    created: Interval
+    bound: Interval
+    checked: Interval
+    """Its image was looked at."""
+    runs: Interval
+    serves: Interval
+
+
+def replaced(rows: Sequence[Row]) -> Iterator[Replaced]:
+    """Of each worker's pod that a run deletes without grace: its return, where kubelet, events and logs all tell it."""
+    receipts = _receipts(rows)
+    received = [row for row in rows if row.actor == "collector" and row.kind.startswith("pod.")]
+    for place, marked in enumerate(received):
+        app, pod = marked.details.get("app"), str(marked.details.get("pod"))
+        if marked.kind != "pod.deleting" or marked.value or app != "slurmd":
+            continue
+        later = [row for row in received[place + 1 :] if row.details.get("pod") == pod]
+        gone = next((row for row in later if row.kind == "pod.deleted" and row.pod_uid == marked.pod_uid), None)
+        created = next((row for row in later if row.kind == "pod.created"), None)
+        if gone is None or created is None:
+            continue
+        name = pod.rpartition("/")[2]
+        since = [row for row in rows if row.t_ns > created.t_ns]
+        bound = next((row for row in rows if row.kind == "pod.scheduled" and row.pod_uid == created.pod_uid), None)
+        synced = next((row for row in since if _is_sync(row, name)), None)
+        served = next((row for row in since if row.kind == "slurmd.started" and row.node == name), None)
+        checked, started = (_event(rows, receipts, word, name, created.t_ns / MS) for word in ("Pulled", "Started"))
+        if bound is None or synced is None or served is None or checked is None or started is None:
+            continue
+        at, began, serves = bounds(bound, receipts.get(bound.seq)), bounds(synced), bounds(served)
+        low = max(began[0], started[0] - STARTED_MS)
+        runs = (low, max(low, min(started[1], serves[1])))
+        mark, end, new = ((row.t_ns / MS, row.t_ns / MS) for row in (marked, gone, created))
+        yield Replaced(app, name, mark, end, new, (min(at[0], began[1]), began[1]), checked, runs, serves)
+
+
+def _event(rows: Sequence[Row], receipts: dict[int, Row], reason: str, name: str, after_ms: float) -> Interval | None:
+    """When the kubelet's first event of this reason about a pod was written that was received after a time."""
+    told = (bounds(row, receipts.get(row.seq)) for row in rows if _tells(row, reason, name))
+    return next((time for time in told if time[1] > after_ms), None)
 
 
 def _receipts(rows: Sequence[Row]) -> dict[int, Row]:
@@ -151,8 +206,8 @@ def _is_sync(row: Row, name: str) -> bool:
     return row.kind == "pod.synced" and str(row.details.get("pod")).rpartition("/")[2] == name
 
 
-def _is_start(row: Row, name: str) -> bool:
-    told = row.kind == "kube.event" and row.actor == "apiserver" and row.details.get("reason") == "Started"
+def _tells(row: Row, reason: str, name: str) -> bool:
+    told = row.kind == "kube.event" and row.actor == "apiserver" and row.details.get("reason") == reason
     return told and row.details.get("about") == f"Pod/{name}"
 
 

@@ -17,6 +17,8 @@ DURATIONS: Final[dict[str, str]] = {
     "container-start": "the kubelet has checked the image until the container runs, in a new pod",
     "container-start-alone": "the same of a container beside which no pod starts",
     "container-restart": "the kubelet syncs a pod until its container runs again, beside which nothing starts",
+    "forced-removal": "a pod is marked by a deletion without grace until its object is gone",
+    "set-status": "the same mark until the controller of its StatefulSet has written the set's status, and goes on",
     "claim-bind": "a claim of a new volume is created until it is bound",
     "slurmctld-start": "slurmctld's container runs until slurmctld serves",
     "slurmd-start": "slurmd's container runs until slurmd serves, slurmctld being there",

@@ -34,6 +34,8 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "pod-start-alone": (940.0, 0.0),
     "container-start-alone": (140.0, 0.0),
     "container-restart": (175.0, 0.22),
+    "forced-removal": (20.0, 0.6),
+    "set-status": (60.0, 0.6),
     "supervisor-start": (130.0, 0.0),
     "supervisor-spawn": (17.0, 0.58),
     "main-pass": (1.5, 0.0),
@@ -47,7 +49,8 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-restart is that of 57 idle
 containers which were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from
-the kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. supervisord's start is that of seven
+the kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those
+of quiet-replaced on 22 November. supervisord's start is that of seven
 workers of x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and
 slurmd's own. supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a
 cluster. pre-stop is read off 89 ends of workers in the operator's own scenarios: from the deletion until slurmd ends,

@@ -320,13 +320,13 @@ class KubePart:
         self._rest_pod = ""
         """The slurmrestd pod that served last."""
         request = streams.uniform_ns("api_server.request", *REQUEST_NS)
-        self.server = ApiServer(env, streams.uniform_ns("api_server.watch", *WATCH_NS))
+        self.server = ApiServer(env, streams.uniform_ns("api_server.watch", *WATCH_NS), world.draw("forced-removal"))
         Collector(env, self.server, world.sink, streams.uniform_ns("collector.watch", *RECEIPT_NS))
         version = self.kubernetes = self._cluster.kubernetes
         self.plane = control_plane(
             env, self.server, defaults_of(version, options.scaled.get(GRACE, 1)), streams, request,
             self._sharing.of(_less(world.draw("pod-bind"), 40 * MS)), world.draw("claim-bind"),
-            dict(options.times.pod_node),
+            world.draw("set-status"), dict(options.times.pod_node),
         )  # fmt: skip
         self.slurm = SlurmPrograms(world.cluster, self._settings(options), other_program)
         evenly = streams.uniform_ns("slurmctld.orders_first", 0, 2)  # nothing but fault runs shows which, so either

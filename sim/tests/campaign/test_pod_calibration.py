@@ -31,6 +31,7 @@ from slurmtwin_reports.history import history_of, rows_of_events
 from slurmtwin_reports.testing import write_run
 
 MEDIAN_MS, SIGMA = 1500.0, 0.3
+QUIET = ("quiet-pods-", "quiet-single-", "quiet-restarts-", "quiet-replaced-")
 
 
 def stamped(t_ns: int, kind: Kind, uid: str, receipt_ns: int, place: int, late_ns: int = SECOND) -> list[Event]:
@@ -245,6 +246,56 @@ def test_daemons_that_come_back_are_measured_where_nothing_is_judged(tmp_path: P
     assert found["registration"]["median_ms"] == pytest.approx(20, rel=0.1)
 
 
+def replaced_worker(name: str, at: int) -> list[Event]:
+    """A worker's pod deleted without grace at `at`, gone after 20 ms, there again 50 ms behind that; its container runs
+    620 ms after it was bound, and slurmd serves 80 ms later.
+    """
+    old, new = f"{name}.1", f"{name}.2"
+    detail = json.dumps({"app": "slurmd", "pod": f"ns/{name}"})
+    bound, runs = at + 85 * MS, at + 705 * MS
+
+    def received(t_ns: int, kind: Kind, uid: str, grace: int | None = None) -> Event:
+        return Event(t_ns, kind, "collector", node="n", detail=detail, t_err_ns=30 * MS, pod_uid=uid, value=grace)
+
+    def said(t_ns: int, reason: str, place: int) -> list[Event]:
+        about = json.dumps({"about": f"Pod/{name}", "reason": reason})
+        return [
+            Event(t_ns, Kind.KUBE_EVENT, "apiserver", detail=about, t_err_ns=SECOND // 2),
+            Event(t_ns + 10 * MS, Kind.KUBE_EVENT, "collector", detail=about, t_err_ns=20 * MS, cause_seq=place),
+        ]
+
+    fault = json.dumps({"fault": {"kind": "pod.delete", "target": f"slurmd:{name}"}})
+    return [
+        *said(at - 20 * SECOND, "Pulled", 0), *said(at - 20 * SECOND, "Started", 2),
+        Event(at, Kind.FAULT_INJECTED, "fault", detail=fault),
+        received(at + 5 * MS, Kind.POD_DELETING, old, 0), received(at + 25 * MS, Kind.POD_DELETED, old),
+        received(at + 75 * MS, Kind.POD_CREATED, new), received(bound, Kind.POD_SCHEDULED, new),
+        Event(bound + 5 * MS, Kind.POD_SYNCED, "kubelet", node="n", detail=f'{{"pod":"ns/{name}"}}'),
+        *said(runs - 110 * MS, "Pulled", 10), *said(runs, "Started", 12),
+        Event(runs + 80 * MS, Kind.SLURMD_STARTED, "slurmd", node=name),
+    ]  # fmt: skip
+
+
+def test_a_pod_that_was_deleted_without_grace_tells_what_the_next_one_takes(tmp_path: Path) -> None:
+    """From its mark to its end and to the next one; that one's start; and nothing of it counts as a restart."""
+    rows = replaced_worker("w-0", 30 * SECOND)
+    (one,) = pod_spans.replaced(rows_of_events(rows))
+    assert (one.gone[0] - one.marked[0], one.created[0] - one.marked[0]) == (20, 70)
+    assert one.bound == (30_055, 30_090), "received at most 30 ms late, and synced"
+    assert one.runs == (30_705 + 10 - 20 - pod_spans.STARTED_MS, 30_715)
+    assert one.checked[0] > 30_000, "not that of the pod before it"
+    assert one.serves == (30_785, 30_785)
+    assert list(pod_spans.restarts(rows_of_events(rows))) == []
+    assert list(pod_spans.replaced(rows_of_events(rows[:-1]))) == [], "without a log nothing is told"
+    folder = quiet_run(tmp_path / "a", 1, 0, extra=rows)
+    scenario = load_scenario(Path("scenarios/faults/quiet-replaced.yaml"))
+    (folder / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
+    found = measure([folder])["durations"]
+    assert found["forced-removal"]["median_ms"] == pytest.approx(20, rel=0.05)
+    assert found["set-status"]["median_ms"] == pytest.approx(70, rel=0.05)
+    assert 560 < found["pod-start-alone"]["median_ms"] < 660
+
+
 def test_a_recording_has_the_durations_of_its_own_batch() -> None:
     """A minute before an earlier batch ended, and a minute after."""
     (end_ns, earlier), *_ = EARLIER_BATCHES
@@ -276,7 +327,7 @@ def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     assert drawn != drawn_durations(8)
     origins = json.loads(POD_DURATIONS_FILE.read_text())["origin"]
     assert origins
-    assert all(one["run"].startswith(("quiet-pods-", "quiet-single-", "quiet-restarts-")) for one in origins)
+    assert all(one["run"].startswith(QUIET) for one in origins)
     begin_s = max(end_ns for end_ns, _ in EARLIER_BATCHES) // SECOND
     assert all(one["epoch_s"] >= begin_s for one in origins), "of the newest batch alone"
 

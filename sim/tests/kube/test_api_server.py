@@ -126,6 +126,27 @@ class TestDeletion:
         server.delete(Pod, "ns/a", grace_ns=0 if how == "forced" else None)
         assert server.find(Pod, "ns/a") is None
 
+    def test_a_pod_deleted_without_grace_is_marked_and_then_removed(self, env: Environment) -> None:
+        """Two writes, as store.go Delete() makes them; the kubelet's last deletion of a pod that is marked is one."""
+        server, seen = ApiServer(env, removal=lambda: 20 * MS), []
+        server.on_write.append(lambda verb, _old, new: seen.append((env.now_ns // MS, verb, new.meta.grace_ns)))
+        server.create(pod(node="w", grace_ns=30 * SECOND))
+        assert server.delete(Pod, "ns/a", grace_ns=0).meta.deletion_ns == 0
+        with pytest.raises(AlreadyExistsError):
+            server.create(pod())
+        run(env)
+        assert seen == [(0, "ADDED", 0), (0, "MODIFIED", 0), (20, "DELETED", 0)]
+
+    def test_a_second_deletion_without_grace_does_not_remove_the_next_pod(self, env: Environment) -> None:
+        """Whoever comes first removes it; the other write finds another pod, and leaves it."""
+        server = ApiServer(env, removal=lambda: 20 * MS)
+        server.create(pod(node="w"))
+        server.delete(Pod, "ns/a", grace_ns=0)
+        server.delete(Pod, "ns/a", grace_ns=0)
+        server.create(pod())
+        run(env)
+        assert server.get(Pod, "ns/a").meta.uid == "a.2"
+
     def test_a_second_deletion_can_only_shorten_the_grace(self, env: Environment, server: ApiServer) -> None:
         """30 s asked at 0, 60 s at 5 changes nothing, 10 s at 6 ends at 10 s after the first request."""
         server.create(pod(node="w"))
@@ -198,7 +219,7 @@ class TestWatches:
         server.patch(Pod, "ns/a", bind("w"))
         server.delete(Pod, "ns/a", grace_ns=0)
         run(env)
-        assert [verb for _, verb, _ in here.seen] == ["ADDED", "DELETED"]
+        assert [verb for _, verb, _ in here.seen] == ["ADDED", "MODIFIED", "DELETED"]
         assert there.seen == []
 
     @pytest.mark.parametrize(

@@ -64,6 +64,8 @@ def test_a_fact_has_the_objects_own_row_and_a_receipt_that_names_it() -> None:
         (2000, Kind.KUBE_NODE_UNREADY, "apiserver", None, "k"),
         (2200, Kind.KUBE_NODE_TAINTED, "collector", None, "k"),
         (2200, Kind.KUBE_NODE_UNREADY, "collector", 8, "k"),
+        (3000, Kind.POD_DELETING, "apiserver", None, "k"),
+        (3200, Kind.POD_DELETING, "collector", 11, "k"),
         (3200, Kind.POD_DELETED, "collector", None, "k"),
     ]
     said = json.loads(sink.kept[7].detail or "")

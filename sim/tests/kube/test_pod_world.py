@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
@@ -190,3 +190,16 @@ def test_simultaneous_events_in_another_order_change_no_conclusion(tie_seed: int
     unready = next(r.t_ns / SECOND for r in rows if r.kind is Kind.KUBE_NODE_UNREADY and r.t_ns > injected * SECOND)
     deleting = first(rows, Kind.POD_DELETING, injected, app="slurmctld")
     assert injected < unready < deleting < cleared < first(rows, Kind.POD_CREATED, injected, app="slurmctld")
+
+
+@pytest.mark.parametrize("status_ms", [40, 160])
+def test_a_pod_deleted_without_grace_is_replaced_when_the_status_of_its_set_is_written(status_ms: int) -> None:
+    """Marked, gone 20 ms later, and made anew when the controller comes back from its write (quiet-replaced)."""
+    durations = {"forced-removal": (20 * MS,), "set-status": (status_ms * MS,)}
+    rows = play("x46-pod-force-deleted", durations=durations)
+    at = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
+    told = {row.kind: (row.t_ns - at) / MS for row in reversed(rows) if row.t_ns >= at and row.actor != "apiserver"}
+    assert 20 + 5 <= told[Kind.POD_DELETED] <= 20 + 40, "the collector hears of it 5 to 40 ms later"
+    assert told[Kind.POD_DELETING] < told[Kind.POD_DELETED]
+    made = first(rows, Kind.POD_CREATED, after_s=at / SECOND, actor="apiserver", node=None)
+    assert status_ms <= made * 1000 - at / MS <= status_ms + 15, "its request is on its way 2 to 10 ms"

@@ -32,7 +32,9 @@ Admission = Callable[[Any], Any]
 class ApiServer:
     """The server and its store."""
 
-    def __init__(self, env: Environment, watch_delay: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, env: Environment, watch_delay: Callable[[], int] | None = None, removal: Callable[[], int] = lambda: 0
+    ) -> None:  # fmt: skip
         self.env = env
         self.up = True
         self.extra_ns = 0
@@ -52,6 +54,8 @@ class ApiServer:
         self._watches: dict[type, list[Watch]] = {kind: [] for kind in KINDS}
         self._node_watches: dict[tuple[type, str], list[Watch]] = {}
         self._watch_delay = watch_delay
+        self._removal = removal
+        """From the mark of a deletion without grace until the object is gone, ns."""
         self._uids = 0
 
     # reads
@@ -140,7 +144,8 @@ class ApiServer:
         """Delete, or begin to (registry/rest/delete.go BeforeDelete()).
 
         A pod keeps grace_ns (None: its own) unless it is unscheduled or finished; a second request can only shorten
-        it; the kubelet's last request has grace 0. Finalizers hold any object. Returns the object as it is now, or was.
+        it; the kubelet's last request has grace 0. A pod that is to go at once is marked first, and removed by a second
+        write (store.go Delete()). Finalizers hold any object. Returns the object as it is now, or was.
         """
         current = self.get(kind, key)
         if uid and current.meta.uid != uid:
@@ -149,7 +154,8 @@ class ApiServer:
         meta = current.meta
         if meta.deletion_ns is not None and (grace >= meta.grace_ns and grace > 0):
             return current
-        if grace == 0 and not meta.finalizers:
+        forced = kind is Pod and grace_ns == 0 and meta.deletion_ns is None and bool(_grace(current, None))
+        if grace == 0 and not meta.finalizers and not forced:
             return self._remove(current)
         if meta.deletion_ns is not None and grace == meta.grace_ns:
             return current
@@ -161,7 +167,18 @@ class ApiServer:
         item: AnyObject = _with(current, marked)
         self._objects[kind][key] = item
         self._tell(MODIFIED, current, item)
+        if forced and not meta.finalizers:
+            delay_ns = self._removal()
+            if not delay_ns:
+                return self._remove(item)
+            self.env.call_at(self.env.now_ns + delay_ns, self._remove_marked, item)
         return item
+
+    def _remove_marked(self, marked: Any) -> None:
+        """The second write, unless somebody else was first."""
+        current = self.find(type(marked), marked.meta.key)
+        if current is not None and current.meta.uid == marked.meta.uid:
+            self._remove(current)
 
     def _remove(self, item: AnyObject) -> AnyObject:
         del self._objects[type(item)][key_of(item)]

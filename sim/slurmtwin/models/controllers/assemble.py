@@ -58,17 +58,17 @@ class ControlPlane:
 
 def control_plane(
     env: Environment, server: ApiServer, defaults: ControlPlaneDefaults, streams: RandomStreams,
-    latency: Draw | None = None, bind_ns: Draw = lambda: 0, claim_ns: Draw = lambda: 0,
+    latency: Draw | None = None, bind_ns: Draw = lambda: 0, claim_ns: Draw = lambda: 0, set_status: Draw = lambda: 0,
     placements: Mapping[str, str] | None = None, attachable: frozenset[str] = frozenset(),
 ) -> ControlPlane:  # fmt: skip
-    """Everything on one store. latency: of a request; bind_ns, claim_ns: see contract.pod_durations."""
+    """Everything on one store. latency: of a request; the other draws: see contract.pod_durations."""
     server.admissions += admit(defaults)
     manager = ControllerManager(env, server, defaults, streams, latency)
     lifecycle = NodeLifecycle(manager)
     others = (
-        TaintEviction(manager), PodGarbageCollector(manager), StatefulSets(manager), ReplicaSets(manager),
-        Deployments(manager), Jobs(manager), OwnerCollector(manager), Disruption(manager), EndpointSlices(manager),
-        AttachDetach(manager), Provisioner(manager, claim_ns, attachable),
+        TaintEviction(manager), PodGarbageCollector(manager), StatefulSets(manager, set_status),
+        ReplicaSets(manager), Deployments(manager), Jobs(manager), OwnerCollector(manager), Disruption(manager),
+        EndpointSlices(manager), AttachDetach(manager), Provisioner(manager, claim_ns, attachable),
     )  # fmt: skip
     scheduler = KubeScheduler(env, server, defaults, streams, latency, bind_ns, placements)
     return ControlPlane(manager, scheduler, lifecycle, (lifecycle, *others))
