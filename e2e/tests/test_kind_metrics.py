@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import count
 
 import pytest
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin_e2e.kind.api import ApiError
+from slurmtwin_e2e.kind.collect import metrics
 from slurmtwin_e2e.kind.collect.metrics import MetricsReader, Source, sources, values
 
 PAGE = """\
@@ -55,7 +57,7 @@ def test_only_changes_are_rows_and_an_answer_that_fails_is_none() -> None:
     answers = Pages("slurm_jobs_pending 3", "slurm_jobs_pending 3", None, "slurm_jobs_pending 0")
     reader = MetricsReader(answers, [page], lambda: next(ticks))
     for _ in range(4):
-        reader.read_all()
+        reader.read(reader.pages)
     assert [(row.t_ns // SECOND, row.value, row.unit, row.node) for row in reader.rows] == [
         (5, 3, "job", "slurmctld-0"),
         (55, 0, "job", "slurmctld-0"),
@@ -67,3 +69,24 @@ def test_every_kubelet_is_asked_and_slurmctld_where_it_serves_metrics() -> None:
     """One page per node, one of the API server, one per controller named."""
     assert [page.actor for page in sources(["a", "b"], "n", [], 6817)] == ["apiserver", "kubelet", "kubelet"]
     assert sources([], "n", ["slurmctld-0"], 6817)[-1].path.endswith("services/slurmctld-0:6817/proxy/metrics/jobs")
+
+
+def test_long_pages_are_read_before_and_behind_a_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server's and the kubelets', which take a second and what starts meanwhile half a second more."""
+    asked: list[str] = []
+    there = threading.Event()
+
+    class Noting:
+        def text(self, path: str, limit_s: float) -> str:
+            asked.append(path.rsplit("/", 1)[-1])
+            if len(asked) > 8:
+                there.set()
+            return ""
+
+    monkeypatch.setattr(metrics, "PERIOD_S", 0.001)
+    reader = MetricsReader(Noting(), sources(["a"], "n", ["slurmctld-0"], 6817))
+    reader.start()
+    assert there.wait(10)
+    assert reader.stop() == reader.stop() == []
+    assert asked[:3] == ["metrics", "metrics", "jobs"] == asked[-3:]
+    assert set(asked[3:-3]) == {"jobs"}

@@ -186,6 +186,7 @@ def run_once(
         faults.undo()
         pinned += pinned_now(tools)
         changes = collector.stop()
+        beside.wait("over")  # what follows costs CPU time that the others would miss
         sampled = reader.stop()
         skip = next((s.node or "" for s in faults.steps if s.node in cluster.nodes), "")
         delay = clocks.watch_delay_ns(changes, skip)
@@ -198,7 +199,6 @@ def run_once(
         passes: list[str] = []
         if operator is not None and operator.record:
             passes = record.passes(cluster.shared / operator.record, namespace, deployed.began_ns)
-        beside.wait("over")
         return RanOnce(
             rows, spoilt or why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]),
             lateness_ms(steps), offsets, delay, errors, _accounting(scenario, deployed), passes,

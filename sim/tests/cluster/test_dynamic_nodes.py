@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slurmtwin.contract.events import Kind
+from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.models.slurmctld.dynamic_nodes import (
     create_nodes,
     delete_nodes,
@@ -16,7 +17,9 @@ from slurmtwin.models.slurmctld.dynamic_nodes import (
     parse_options,
     register_dynamic,
 )
+from slurmtwin.models.slurmctld.selection.demand import of_job
 from slurmtwin.models.slurmctld.states import NodeBase
+from slurmtwin.models.slurmctld.tables import Job
 
 ROOM = {"SelectType": "select/cons_tres", "MaxNodeCount": 6}
 
@@ -74,6 +77,18 @@ def test_a_job_keeps_asking_for_a_node_that_was_deleted(rig: Callable[..., Any])
         r.ctld.nodes.asked(["n9"])
     assert create_nodes(r.cluster, r.ctld, "n4", "CPUs=4 RealMemory=1000") is None
     assert r.ctld.nodes.asked(["n4"]) == r.node("n4").bit
+
+
+@pytest.mark.parametrize("asked", [{"nodelist": "n4"}, {"exclude": "n4"}])
+def test_what_a_waiting_job_asks_for_outlives_the_node(rig: Callable[..., Any], asked: dict[str, str]) -> None:
+    """Required or excluded, the node's bit stays in the job's demand when a pass works it out again."""
+    r = rig("22.05", **ROOM)
+    r.until(10)
+    job = Job(JobRequest(job_id=1, submit_ns=0, **asked), 1, r.ctld.now_s())
+    before = of_job(job, r.conf, r.ctld.nodes)
+    assert before.required | before.excluded == r.node("n4").bit
+    assert delete_nodes(r.cluster, r.ctld, "n4") is None
+    assert of_job(job, r.conf, r.ctld.nodes) == before
 
 
 def test_a_busy_node_is_not_deleted(rig: Callable[..., Any]) -> None:

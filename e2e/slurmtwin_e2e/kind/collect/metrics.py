@@ -1,7 +1,8 @@
 """Samples of the daemons' /metrics, read through the API server: its own, each kubelet's, slurmctld's (26.05).
 
 A sample is a row when its value changed. What it tells was true between the request and its answer, or shortly
-before: a daemon may keep a figure for some seconds.
+before: a daemon may keep a figure for some seconds. The pages of the API server and the kubelets are long: a round over
+them takes a second, in which a pod starts 0.2 to 0.5 s later. So they are read before and behind a run, not beside it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Source:
     path: str
     units: dict[str, str]
     """Metric -> unit of the row: `ns` for metrics that count seconds, else what is counted."""
+    each_round: bool = True
+    """False: read at the begin and the end alone."""
 
 
 KUBELET: Final = {
@@ -60,8 +63,8 @@ SLURMCTLD: Final = {
 
 def sources(nodes: Sequence[str], namespace: str, controllers: Sequence[str], port: int) -> list[Source]:
     """All pages of a run; `controllers` are empty for a Slurm that serves none."""
-    found = [Source("apiserver", None, "/metrics", API_SERVER)]
-    found += [Source("kubelet", node, f"/api/v1/nodes/{node}/proxy/metrics", KUBELET) for node in nodes]
+    found = [Source("apiserver", None, "/metrics", API_SERVER, each_round=False)]
+    found += [Source("kubelet", node, f"/api/v1/nodes/{node}/proxy/metrics", KUBELET, False) for node in nodes]
     services = f"/api/v1/namespaces/{namespace}/services"
     found += [
         Source("slurmctld", name, f"{services}/{name}:{port}/proxy/metrics/jobs", SLURMCTLD) for name in controllers
@@ -82,7 +85,7 @@ def values(text: str, wanted: dict[str, str]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class MetricsReader:
-    """Reads all pages each PERIOD_S, from start() to stop(); rows have unix times."""
+    """Reads pages each PERIOD_S from start() to stop(), and all of them first and last; rows have unix times."""
 
     server: Server
     pages: Sequence[Source]
@@ -93,28 +96,27 @@ class MetricsReader:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to read."""
+        """Read all pages, and go on in a thread of its own."""
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self.read(self.pages)
         self._thread.start()
 
     def stop(self) -> list[Event]:
-        """End after the page that is being read; all rows."""
+        """End after the page that is being read, then read all once more; all rows."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
+            self._thread = None
+            self.read(self.pages)
         return self.rows
 
     def _run(self) -> None:
-        while not self._over.is_set():
-            begun = time.monotonic()
-            self.read_all()
-            self._over.wait(max(0.0, PERIOD_S - (time.monotonic() - begun)))
+        while not self._over.wait(PERIOD_S):
+            self.read([page for page in self.pages if page.each_round])
 
-    def read_all(self) -> None:
-        """One round over all pages; one that does not answer is passed over."""
-        for page in self.pages:
-            if self._over.is_set():
-                return
+    def read(self, pages: Sequence[Source]) -> None:
+        """One round; a page that does not answer is passed over."""
+        for page in pages:
             self.rows += self._read(page)
 
     def _read(self, page: Source) -> Iterator[Event]:
