@@ -27,13 +27,16 @@ syncLoop looks each second which pods are due."""
 REMOUNT_NS: Final = 100 * MS
 """A sync asks for the pod's volumes anew: the populator's loop takes that up, the reconciler's mounts, each within so
 long (volume_manager.go, desiredStateOfWorldPopulatorLoopSleepPeriod and reconcilerLoopSleepPeriod)."""
-EXIT_NS: Final = (60 * MS, 260 * MS)
+EXIT_NS: Final = (50 * MS, 80 * MS)
 """containerd deletes the task, which runs runc, before it calls a container ended (internal/cri/server/events.go,
-handleContainerExit): relists 89, 105 and 212 ms after a SIGKILL still saw it run, those 133, 159 and 211 ms after it
-did not (x1 22.05 #6; x62-slurmd-crash-main 26.05 #1; x17 #6; s1c #5; x62-slurmd-crash-main 22.05 #2; x1 26.05 #7): by
-then the process was gone for 71 to 177 ms. Containers that only sleep are seen after 50 to 68 ms, on a busier
-day after 93 to 104 (slurmtwin_e2e, exit_delay.py): the daemons' range is not from quiet runs. Where the looks are drawn
+handleContainerExit): relists see containers that only sleep as ended 50 to 68 ms after a SIGKILL (slurmtwin_e2e,
+exit_delay.py), and all of 27 daemons of quiet-restarts 80 ms and more after it. Where the looks are drawn
 StartCosts.stop stands."""
+ROUNDS_UNTIL_NS: Final = 1_795_371_360 * SECOND
+ROUNDS_EXIT_NS: Final = (60 * MS, 260 * MS)
+"""Until 22 November 2026, 18:16 UTC (unix ns), the harness read long pages each 10 s, and some faults fell on such a
+round (docs/fault-verdicts.md): of that time's runs relists 89, 105 and 212 ms after a SIGKILL still saw the process
+run, those 133, 159 and 211 ms after it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ class KubeletPhases:
         self._times = times
         self._usual_ns = usual_ns
         """A kubelet's own pause between two relists, as no verdict has scaled it."""
-        self._exit = streams.uniform_ns("runtime.exit", *EXIT_NS)
+        range_ns = EXIT_NS if times.epoch_ns >= ROUNDS_UNTIL_NS else ROUNDS_EXIT_NS
+        self._exit = streams.uniform_ns("runtime.exit", *range_ns)
 
     def start(self, env: Environment) -> None:
         """Each kubelet that the recording has stands on its last relist from then on."""
