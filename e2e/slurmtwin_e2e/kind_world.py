@@ -56,7 +56,7 @@ def run_scenario(order: RunOrder) -> RunAnswer:
 
 
 def _run(cluster: Cluster, order: RunOrder, repetition: int) -> RunAnswer:
-    ran = run_once(cluster, order.scenario, order.jobs, say, repetition=repetition, repetitions=max(3, repetition))
+    ran = run_once(cluster, order.scenario, order.jobs, say, repetition=repetition)
     manifest = build_manifest(order.scenario, ran, [cluster], repetition)
     if order.folder is not None:
         write_folder(order.folder, manifest, ran.events, resolved_text(order.scenario), order.jobs, ran.passes)

@@ -101,7 +101,7 @@ def test_lateness_is_told_of_faults_that_were_injected() -> None:
 
 def test_what_lasts_is_counted_at_both_ends() -> None:
     """A fault that is cleared and a step that is taken back disturb the host twice."""
-    planned = runner.plan_faults(load_scenario(Path("scenarios/faults/x35-slinky.yaml")), 1, 3)
+    planned = runner.plan_faults(load_scenario(Path("scenarios/faults/x35-slinky.yaml")), 1)
     [(_, step, at)] = planned
     assert step.lasts
     assert runner.begins_and_ends_ns(planned) == [at, at + step.lasts]

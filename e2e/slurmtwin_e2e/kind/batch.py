@@ -133,7 +133,7 @@ def record_run(
         jobs = list(listed_jobs(one.scenario))
         ran = run(
             one.scenario, jobs, lambda text: say(f"{name}: {text}"), repetition=one.repetition,
-            repetitions=max(repetitions, one.repetition), keep=keep / name if keep else None,
+            keep=keep / name if keep else None,
         )  # fmt: skip
     except (SlurmtwinError, OSError) as error:
         return f"{name}: {error}"

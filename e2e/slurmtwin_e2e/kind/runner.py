@@ -124,10 +124,10 @@ def admin_action(number: int, fault: Fault) -> dict[str, Any]:
     return {"at_ns": fault.at, "do": "command", "admin": True, "argv": argv, "fault": number}
 
 
-def plan_faults(scenario: Scenario, repetition: int, repetitions: int) -> list[tuple[int, Planned, int]]:
+def plan_faults(scenario: Scenario, repetition: int) -> list[tuple[int, Planned, int]]:
     """(place in the scenario, fault or step, planned time) of what this program does in one repetition."""
     return [
-        (number, fault, planned_ns(fault, scenario.name, number, repetition, repetitions))
+        (number, fault, planned_ns(fault, scenario.name, number, repetition))
         for number, fault in enumerate(scenario.faults)
         if isinstance(fault, Planned)
     ]
@@ -145,7 +145,7 @@ def namespace_of(scenario: Scenario, repetition: int) -> str:
 
 def run_once(
     cluster: Cluster, scenario: Scenario, jobs: Sequence[JobRequest], say: Say, *,
-    repetition: int = 1, repetitions: int = 1, keep: Path | None = None, beside: Beside | None = None,
+    repetition: int = 1, keep: Path | None = None, beside: Beside | None = None,
 ) -> RanOnce:  # fmt: skip
     """Run the scenario. The namespace is removed whatever happens; `keep`: copy the evidence there first.
 
@@ -155,7 +155,7 @@ def run_once(
     deploy.refuse_impossible(scenario, len(cluster.workers))
     actions = submit_actions(jobs) + accounting_actions(scenario)
     actions += [admin_action(n, f) for n, f in enumerate(scenario.faults) if not isinstance(f, Planned)]
-    planned = plan_faults(scenario, repetition, repetitions)
+    planned = plan_faults(scenario, repetition)
     namespace = namespace_of(scenario, repetition)
     images = deploy.prepare_images(cluster, scenario, say)
     operator = operated.operator_of(scenario)
@@ -323,7 +323,7 @@ def check_scenario(scenario: Scenario) -> None:
         raise InputError(f"{scenario.name} has no `pods` section", hint="pods: {} puts Slurm into pods by manifests")
     if len(scenario.clusters) > 1:
         raise UnsupportedError("Slurm is put on one cluster by these manifests")
-    plan_faults(scenario, 1, 1)
+    plan_faults(scenario, 1)
     deploy.refuse_impossible(scenario, sum(g.count for c in scenario.clusters for g in c.workers) or 3)
     names = workers_of(scenario).names
     if not scenario.pods.operator and any(isinstance(fault, OperatorStep) for fault in scenario.faults):

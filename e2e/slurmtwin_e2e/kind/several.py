@@ -138,7 +138,7 @@ def _wait_until_serving(api: Api) -> None:
 
 def run_together(
     clusters: Sequence[Cluster], scenario: Scenario, jobs: Sequence[JobRequest], say: Say, *,
-    repetition: int = 1, repetitions: int = 1, keep: Path | None = None,
+    repetition: int = 1, keep: Path | None = None,
 ) -> RanOnce:  # fmt: skip
     """One run."""
     spec = dispatch_of(scenario)
@@ -159,7 +159,7 @@ def run_together(
         process.start(zero_ns, doors)
         for one in members:
             deploy.write_plan(one.deployed.evidence, zero_ns, runner.submit_actions(one.jobs))
-            planned = runner.plan_faults(one.scenario, repetition, repetitions)
+            planned = runner.plan_faults(one.scenario, repetition)
             one.faults = FaultRunner(one.tools, planned, zero_ns, say)
             one.faults.start()
             one.reader.start()
@@ -252,9 +252,7 @@ def run_scenario(order: RunOrder) -> RunAnswer:
     check_several(order.scenario)
     repetition = order.replication or 1
     with lifecycle.running(order.scenario.clusters, say) as clusters:
-        ran = run_together(
-            clusters, order.scenario, order.jobs, say, repetition=repetition, repetitions=max(3, repetition)
-        )
+        ran = run_together(clusters, order.scenario, order.jobs, say, repetition=repetition)
         manifest = build_manifest(order.scenario, ran, clusters, repetition)
     if order.folder is not None:
         write_folder(order.folder, manifest, ran.events, resolved_text(order.scenario), order.jobs)

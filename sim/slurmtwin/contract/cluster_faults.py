@@ -1,7 +1,7 @@
 """Faults of the Kubernetes cluster and of processes in its pods: what a scenario may ask the world `kind` to do.
 
-`at` is the earliest time; with `within`, repetition k of n is placed in the k-th of n equal parts of it, so that
-the repetitions sample the phase of the longest timer the scenario rests on.
+`at` is the earliest time; with `within`, repetitions are spread evenly over so long after it, so that they sample the
+phase of the longest timer the scenario rests on.
 """
 
 from __future__ import annotations

@@ -33,23 +33,23 @@ CLASSES: Final = (
 )  # fmt: skip
 Planned = ClusterFault | OperatorStep
 """What the runner does at its planned time; everything else is the observer's."""
+GOLDEN: Final = 2_654_435_769
+"""2**32 / 1.618..., odd."""
 BY_KIND: Final[dict[str, type[Fault]]] = {kind: cls for cls in CLASSES for kind in cls.kinds}
 
 
-def planned_ns(fault: Planned, name: str, number: int, repetition: int, repetitions: int) -> int:
-    """Planned time of fault `number` of scenario `name`: `at`, or inside the repetition's part of `within`.
+def planned_ns(fault: Planned, name: str, number: int, repetition: int) -> int:
+    """Planned time of fault `number` of scenario `name`: `at`, or the repetition's place inside `within`.
 
-    Repetition k of n (from 1) falls into [at + within*(k-1)/n, at + within*k/n), at a place that depends on the
-    names alone. Raises InputError for a repetition outside 1..n.
+    Places are a golden section apart, from one that the names give: however many repetitions there are, and whenever a
+    further one is recorded, they lie evenly (Knuth, TAOCP 3, 6.4, theorem S). Raises InputError below 1.
     """
-    if not 1 <= repetition <= repetitions:
-        raise InputError(f"repetition {repetition} of {repetitions}")
+    if repetition < 1:
+        raise InputError(f"repetition {repetition}: the first one is 1")
     if not fault.within:
         return fault.at
-    text = f"{name}/{number}/{repetition}/{repetitions}"
-    draw = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
-    part = fault.within // repetitions
-    return fault.at + part * (repetition - 1) + part * draw // 2**32
+    first = int.from_bytes(hashlib.sha256(f"{name}/{number}".encode()).digest()[:4], "big")
+    return fault.at + fault.within * ((first + repetition * GOLDEN) % 2**32) // 2**32
 
 
 def looked_up_ns(faults: Sequence[tuple[int, Planned, int]], number: int) -> int:
