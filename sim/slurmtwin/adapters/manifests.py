@@ -6,16 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.quantity import milli_cpu, quantity_bytes
 from slurmtwin.models.api_server.objects import Container, Meta, Owner, Pod, PodSpec, Probe, Toleration, Volume
 
-PRE_STOP_NS = 400 * MS
-"""Two calls of scontrol in the container that ends."""
 Document = Mapping[str, Any]
 
 
-def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0, pre_stop_ns: int = PRE_STOP_NS) -> Pod:
+def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0, pre_stop_ns: int = 0) -> Pod:
     """The pod of a manifest. env: what its container shall have beside (process: main or supervised).
 
     readiness: of the period of startup and readiness probes; pre_stop_ns: how long a preStop hook runs.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.adapters.manifests import PRE_STOP_NS, pod_of
+from slurmtwin.adapters.manifests import pod_of
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
 from slurmtwin.adapters.views import LOCK, NODE_SET
 from slurmtwin.contract.clock import MS, SECOND
@@ -86,7 +86,7 @@ class Carrying:
     """Of the pause that the core asks for (a verdict halves and doubles it)."""
     readiness_factor: float = 1.0
     """Of the period of its pods' readiness probes."""
-    pre_stop: Callable[[], int] = lambda: PRE_STOP_NS
+    pre_stop: Callable[[], int] = lambda: 0
     """The preStop hook of each of its pods runs so long."""
     back_off_ns: int = 5 * MS
     back_off_most_ns: int = 1000 * SECOND
