@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -203,3 +204,10 @@ def test_a_pod_deleted_without_grace_is_replaced_when_the_status_of_its_set_is_w
     assert told[Kind.POD_DELETING] < told[Kind.POD_DELETED]
     made = first(rows, Kind.POD_CREATED, after_s=at / SECOND, actor="apiserver", node=None)
     assert status_ms <= made * 1000 - at / MS <= status_ms + 15, "its request is on its way 2 to 10 ms"
+
+
+def test_the_second_pod_of_an_ordered_set_follows_the_first_before_time_zero() -> None:
+    """Deployments lie before time zero, where times are negative: no status is held back there."""
+    rows = [row for row in play("x9-takeover") if row.kind is Kind.POD_CREATED and row.actor == "apiserver"]
+    made = {json.loads(row.detail or "{}")["pod"].rpartition("/")[2]: row.t_ns / SECOND for row in rows}
+    assert made["slurmctld-0"] < made["slurmctld-1"] < made["slurmctld-0"] + 10 < 0

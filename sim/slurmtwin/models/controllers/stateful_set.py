@@ -152,7 +152,7 @@ class StatefulSets(Controller):
         written_ns = self._written_ns(pods)
 
         def written(good: bool) -> None:
-            if written_ns > self.plane.now_ns:
+            if written_ns is not None and written_ns > self.plane.now_ns:
                 self.plane.clock.call_at(written_ns, finished, good)
             else:
                 finished(good)
@@ -165,12 +165,12 @@ class StatefulSets(Controller):
 
         (in_batches if spec.parallel else one_by_one)(requests, done)
 
-    def _written_ns(self, pods: list[Pod]) -> int:
+    def _written_ns(self, pods: list[Pod]) -> int | None:
         """When a status is written: behind a deletion without grace it shares the store and the host with what else
-        follows from that, and the pod's removal waits for it (measured: quiet-replaced).
+        follows from that, and the pod's removal waits for it (measured: quiet-replaced). None: at once.
         """
         marked = [p.meta.deletion_ns for p in pods if p.meta.deletion_ns is not None and p.meta.grace_ns == 0]
-        return max(marked) + self._set_status() if marked else 0
+        return max(marked) + self._set_status() if marked else None
 
     def _await_min_ready(self, spec: StatefulSet, pods: list[Pod]) -> None:
         if spec.min_ready_ns:
