@@ -12,7 +12,7 @@ import pytest
 
 from slurmtwin.adapters.manifests import pod_of
 from slurmtwin.adapters.operator_process import Carrying
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.engine.environment import RunBudget
@@ -200,11 +200,11 @@ def test_a_manifest_keeps_what_the_twin_needs() -> None:
             "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7}],
         },
     })  # fmt: skip
-    pod = pod_of(manifest, {"process": "supervised"})
+    pod = pod_of(manifest, {"process": "supervised"}, pre_stop_ns=400 * MS)
     [container] = pod.spec.containers
     assert isinstance(pod, Pod)
     assert (container.milli_cpu, container.memory, container.env["process"]) == (1000, 1 << 30, "supervised")
-    assert container.pre_stop_ns > 0
+    assert container.pre_stop_ns == 400 * MS
     assert container.liveness is not None
     assert (container.liveness.period_ns, container.liveness.failures) == (5 * SECOND, 6)
     assert (pod.spec.grace_ns, pod.spec.tolerations[0].for_ns) == (60 * SECOND, 7 * SECOND)
