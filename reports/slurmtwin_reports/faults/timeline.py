@@ -110,9 +110,8 @@ class _Lanes:
                 continue
             low, high = (self.x(row.t_ns - run.zero_ns + sign * row.t_err_ns) for sign in (-1, 1))
             whisker = f'<path class="err" d="M{low:.1f} 0H{high:.1f}"/>' if high - low > 5 else ""
-            marks.append(
-                f'<g><title>{escape(_tip(run, row))}</title>{whisker}<circle class="{tone}" cx="{x:.1f}"/></g>'
-            )
+            css = "" if tone == "good" else f' class="{tone}"'  # most marks are: the style sheet's own colour of lanes
+            marks.append(f'<g><title>{escape(_tip(run, row))}</title>{whisker}<circle{css} cx="{x:.1f}"/></g>')
         path = f'<path class="tick" d="{ticks}"/>' if ticks else ""
         if path or marks:
             self.out += [f'<g transform="translate(0 {y:g})">', path, *marks, "</g>"]

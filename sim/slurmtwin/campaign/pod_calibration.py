@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
-from slurmtwin.campaign.pod_spans import Interval, PodSpans, Replaced, Restart, bounds, replaced, restarts
+from slurmtwin.campaign.pod_spans import Interval, PodSpans, Restart, bounds, replaced, restarts
 from slurmtwin.campaign.recorded_starts import rounds_between
 from slurmtwin.campaign.recordings import recorded_scenario
 from slurmtwin.contract.clock import MS, SECOND
@@ -179,28 +179,25 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
 
 
 def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
-    """Daemons that come back in their pods or in new ones. A node with a step tells its registration to 1 ms: its job
-    is missed then.
-    """
+    """Daemons that come back in their pods or in new ones."""
     if not steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
         _read_rounds(seen, run, [row for row in rows if row.kind in ("node.pinged", "slurmctld.started")])
     for one in restarts(rows):
         seen.add("container-restart", run, one.synced, one.runs)
-        seen.add(f"{one.app}-start", run, one.runs, one.serves)
-        seen.add("registration", run, one.serves, _missed(rows, one))
+        _read_back(seen, run, rows, one)
     for pod in replaced(rows):
         seen.add("forced-removal", run, pod.marked, pod.gone)
         seen.add("set-status", run, pod.marked, pod.created)
-        seen.add("pod-start-alone", run, pod.bound, pod.runs)
-        seen.add("container-start-alone", run, pod.checked, pod.runs)
-        seen.add("slurmd-start", run, pod.runs, pod.serves)
-        seen.add("registration", run, pod.serves, _missed(rows, pod))
+        seen.add("pod-start-alone", run, pod.bound, pod.back.runs)
+        seen.add("container-start-alone", run, pod.checked, pod.back.runs)
+        _read_back(seen, run, rows, pod.back)
 
 
-def _missed(rows: Sequence[Row], back: Restart | Replaced) -> Interval | None:
-    """When the job of a node that came back was missed there."""
+def _read_back(seen: Seen, run: int, rows: Sequence[Row], back: Restart) -> None:
+    """A node with a step tells its registration to 1 ms: its job is missed then."""
+    seen.add(f"{back.app}-start", run, back.runs, back.serves)
     missed = (bounds(row) for row in rows if row.kind == "job.ended" and row.node == back.node)
-    return next((at for at in missed if at[1] > back.serves[0]), None)
+    seen.add("registration", run, back.serves, next((at for at in missed if at[1] > back.serves[0]), None))
 
 
 def _read_attempts(seen: Seen, run: int, runs: Interval, serves: Interval | None) -> None:

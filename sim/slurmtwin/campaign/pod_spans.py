@@ -105,7 +105,7 @@ class PodSpans:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A daemon's container that came back after its process was killed."""
+    """A daemon's container that runs and serves again, in its pod or in a new one."""
 
     app: str
     """slurmctld or slurmd."""
@@ -115,6 +115,12 @@ class Restart:
     """The kubelet's sync that brought it back."""
     runs: Interval
     serves: Interval
+
+    @classmethod
+    def between(cls, app: str, node: str, synced: Interval, started: Interval, serves: Interval) -> Restart:
+        """Its container runs between the sync and the daemon's log, and little before `started`, the event."""
+        low = max(synced[0], started[0] - STARTED_MS)
+        return cls(app, node, synced, (low, max(low, min(started[1], serves[1]))), serves)
 
 
 def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
@@ -140,17 +146,13 @@ def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
         synced, serves = bounds(syncs[-1]), bounds(served)
         started = _event(later, receipts, "Started", name, synced[0])
         if started is not None:
-            low = max(synced[0], started[0] - STARTED_MS)
-            yield Restart(app, node, synced, (low, max(low, min(started[1], serves[1]))), serves)
+            yield Restart.between(app, node, synced, started, serves)
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
     """A pod that was deleted without grace: its end, and the start of the next one of its name."""
 
-    app: str
-    node: str
-    """Of slurmd."""
     marked: Interval
     """These three as the collector received them: a receipt is as late as the next, so their errors, which bound how
     late, say nothing of the spans between them."""
@@ -159,8 +161,7 @@ class Replaced:
     bound: Interval
     checked: Interval
     """Its image was looked at."""
-    runs: Interval
-    serves: Interval
+    back: Restart
 
 
 def replaced(rows: Sequence[Row]) -> Iterator[Replaced]:
@@ -168,15 +169,15 @@ def replaced(rows: Sequence[Row]) -> Iterator[Replaced]:
     receipts = _receipts(rows)
     received = [row for row in rows if row.actor == "collector" and row.kind.startswith("pod.")]
     for place, marked in enumerate(received):
-        app, pod = marked.details.get("app"), str(marked.details.get("pod"))
-        if marked.kind != "pod.deleting" or marked.value or app != "slurmd":
+        if marked.kind != "pod.deleting" or marked.value or marked.details.get("app") != "slurmd":
             continue
+        pod = marked.details.get("pod")
         later = [row for row in received[place + 1 :] if row.details.get("pod") == pod]
         gone = next((row for row in later if row.kind == "pod.deleted" and row.pod_uid == marked.pod_uid), None)
         created = next((row for row in later if row.kind == "pod.created"), None)
         if gone is None or created is None:
             continue
-        name = pod.rpartition("/")[2]
+        name = str(pod).rpartition("/")[2]
         since = [row for row in rows if row.t_ns > created.t_ns]
         bound = next((row for row in rows if row.kind == "pod.scheduled" and row.pod_uid == created.pod_uid), None)
         synced = next((row for row in since if _is_sync(row, name)), None)
@@ -184,11 +185,10 @@ def replaced(rows: Sequence[Row]) -> Iterator[Replaced]:
         checked, started = (_event(rows, receipts, word, name, created.t_ns / MS) for word in ("Pulled", "Started"))
         if bound is None or synced is None or served is None or checked is None or started is None:
             continue
-        at, began, serves = bounds(bound, receipts.get(bound.seq)), bounds(synced), bounds(served)
-        low = max(began[0], started[0] - STARTED_MS)
-        runs = (low, max(low, min(started[1], serves[1])))
+        back = Restart.between("slurmd", name, bounds(synced), started, bounds(served))
         mark, end, new = ((row.t_ns / MS, row.t_ns / MS) for row in (marked, gone, created))
-        yield Replaced(app, name, mark, end, new, (min(at[0], began[1]), began[1]), checked, runs, serves)
+        low, high = bounds(bound, receipts.get(bound.seq))[0], back.synced[1]
+        yield Replaced(mark, end, new, (min(low, high), high), checked, back)
 
 
 def _event(rows: Sequence[Row], receipts: dict[int, Row], reason: str, name: str, after_ms: float) -> Interval | None:

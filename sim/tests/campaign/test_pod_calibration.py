@@ -10,6 +10,7 @@ import pytest
 
 from slurmtwin.campaign import pod_calibration, pod_spans
 from slurmtwin.campaign.pod_calibration import document_text, measure
+from slurmtwin.cli.real_commands import QUIET
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
@@ -31,7 +32,6 @@ from slurmtwin_reports.history import history_of, rows_of_events
 from slurmtwin_reports.testing import write_run
 
 MEDIAN_MS, SIGMA = 1500.0, 0.3
-QUIET = ("quiet-pods-", "quiet-single-", "quiet-restarts-", "quiet-replaced-")
 
 
 def stamped(t_ns: int, kind: Kind, uid: str, receipt_ns: int, place: int, late_ns: int = SECOND) -> list[Event]:
@@ -282,9 +282,9 @@ def test_a_pod_that_was_deleted_without_grace_tells_what_the_next_one_takes(tmp_
     (one,) = pod_spans.replaced(rows_of_events(rows))
     assert (one.gone[0] - one.marked[0], one.created[0] - one.marked[0]) == (20, 70)
     assert one.bound == (30_055, 30_090), "received at most 30 ms late, and synced"
-    assert one.runs == (30_705 + 10 - 20 - pod_spans.STARTED_MS, 30_715)
+    assert one.back.runs == (30_705 + 10 - 20 - pod_spans.STARTED_MS, 30_715)
     assert one.checked[0] > 30_000, "not that of the pod before it"
-    assert one.serves == (30_785, 30_785)
+    assert one.back.serves == (30_785, 30_785)
     assert list(pod_spans.restarts(rows_of_events(rows))) == []
     assert list(pod_spans.replaced(rows_of_events(rows[:-1]))) == [], "without a log nothing is told"
     folder = quiet_run(tmp_path / "a", 1, 0, extra=rows)
@@ -327,7 +327,7 @@ def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     assert drawn != drawn_durations(8)
     origins = json.loads(POD_DURATIONS_FILE.read_text())["origin"]
     assert origins
-    assert all(one["run"].startswith(QUIET) for one in origins)
+    assert all(one["run"].startswith(tuple(f"{name}-" for name in QUIET)) for one in origins)
     begin_s = max(end_ns for end_ns, _ in EARLIER_BATCHES) // SECOND
     assert all(one["epoch_s"] >= begin_s for one in origins), "of the newest batch alone"
 

@@ -64,7 +64,8 @@ SLURMCTLD: Final = {
 def sources(nodes: Sequence[str], namespace: str, controllers: Sequence[str], port: int) -> list[Source]:
     """All pages of a run; `controllers` are empty for a Slurm that serves none."""
     found = [Source("apiserver", None, "/metrics", API_SERVER, each_round=False)]
-    found += [Source("kubelet", node, f"/api/v1/nodes/{node}/proxy/metrics", KUBELET, False) for node in nodes]
+    path = "/api/v1/nodes/{}/proxy/metrics"
+    found += [Source("kubelet", node, path.format(node), KUBELET, each_round=False) for node in nodes]
     services = f"/api/v1/namespaces/{namespace}/services"
     found += [
         Source("slurmctld", name, f"{services}/{name}:{port}/proxy/metrics/jobs", SLURMCTLD) for name in controllers
