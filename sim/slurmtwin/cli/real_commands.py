@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from slurmtwin_e2e.kind.doctor import Fact
 
 VERSIONS = ("22.05", "24.11", "26.05")
-QUIET: Final = ("quiet-pods", "quiet-single", "quiet-restarts", "quiet-replaced")
+QUIET: Final = ("quiet-pods", "quiet-single", "quiet-restarts", "quiet-replaced", "quiet-deleted")
 """Scenarios that a batch's durations are measured on."""
 
 
