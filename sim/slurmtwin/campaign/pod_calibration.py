@@ -8,7 +8,7 @@ log-normal law is fitted to the intervals by its likelihood; runs, and spans wit
 and fitted again: what three quiet runs do not tell stays in the file as spread between these fits. Runs with a phase
 that is judged are refused where they have a fault: calibrated and judged are never the same runs. quiet-restarts has
 faults and no phase: it kills idle and busy daemons one by one, and shows what their return takes; quiet-replaced
-does so with pods that are deleted without grace.
+does so with pods that are deleted without grace, quiet-deleted with grace, alone and in pairs.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ ATTEMPT_MS: Final = CONFIG_TRIES * 1000.0 + 10_000.0
 """slurmd -Z without a controller: its tries of a second each and a pause of 10 s (slurmd_program.py)."""
 OWN_START_MS: Final = 90.0
 """slurmd's own start (slurmctld's of quiet runs less what it is slower by), once in the span of all attempts."""
+BESIDE: Final = ("-alone", "-pair")
+"""Laws of starts, by how many others start beside one."""
 ROUNDS: Final = 3
 """Looks of slurmctld's loop that lie further apart tell what a round takes."""
 STALLED_MS: Final = 600.0
@@ -185,11 +187,17 @@ def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) 
     for one in restarts(rows):
         seen.add("container-restart", run, one.synced, one.runs)
         _read_back(seen, run, rows, one)
-    for pod in replaced(rows):
-        seen.add("forced-removal", run, pod.marked, pod.gone)
-        seen.add("set-status", run, pod.marked, pod.created)
-        seen.add("pod-start-alone", run, pod.bound, pod.back.runs)
-        seen.add("container-start-alone", run, pod.checked, pod.back.runs)
+    pods = list(replaced(rows))
+    for pod in pods:
+        if pod.forced:
+            seen.add("forced-removal", run, pod.marked, pod.gone)
+            seen.add("set-status", run, pod.marked, pod.created)
+        elif pod.ends is not None:
+            seen.add("clean-up", run, *pod.ends)
+        others = sum(pod.beside(other) for other in pods if other is not pod)
+        if others < len(BESIDE):
+            seen.add(f"pod-start{BESIDE[others]}", run, pod.bound, pod.back.runs)
+            seen.add(f"container-start{BESIDE[others]}", run, pod.checked, pod.back.runs)
         _read_back(seen, run, rows, pod.back)
 
 

@@ -17,6 +17,8 @@ PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound", "kube.
 STARTED_MS: Final = 50.0
 """The kubelet sends the event of a container's start when the runtime's call is back: at most so long after its process
 runs."""
+UNMOUNTED_MS: Final = 250.0
+"""So long behind an end the pod's volumes are surely unmounted: two loops of 100 ms see it (volume_manager.go)."""
 Interval = tuple[float, float]
 """Bounds of a span in ms."""
 KINDS: Final = frozenset({"pod.created", "pod.scheduled", "container.started", "pod.ready"})
@@ -151,25 +153,34 @@ def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A pod that was deleted without grace: its end, and the start of the next one of its name."""
+    """A worker's pod that was deleted: its end, and the start of the next one of its name."""
 
+    forced: bool
+    """Without grace."""
     marked: Interval
     """These three as the collector received them: a receipt is as late as the next, so their errors, which bound how
     late, say nothing of the spans between them."""
     gone: Interval
     created: Interval
+    ends: tuple[Interval, Interval] | None
+    """With grace: the relist that let the kubelet end it, and its removal; None where its volumes may not have been
+    unmounted by then, or no row tells."""
     bound: Interval
     checked: Interval
     """Its image was looked at."""
     back: Restart
 
+    def beside(self, other: Replaced) -> bool:
+        """Whether both were surely or perhaps between binding and container at one time."""
+        return self.bound[0] < other.back.runs[1] and other.bound[0] < self.back.runs[1]
+
 
 def replaced(rows: Sequence[Row]) -> Iterator[Replaced]:
-    """Of each worker's pod that a run deletes without grace: its return, where kubelet, events and logs all tell it."""
+    """Of each worker's pod that a run deletes: its return, where kubelet, events and logs all tell it."""
     receipts = _receipts(rows)
-    received = [row for row in rows if row.actor == "collector" and row.kind.startswith("pod.")]
+    received = [row for row in rows if row.actor == "collector" and row.kind.startswith(("pod.", "container.ended"))]
     for place, marked in enumerate(received):
-        if marked.kind != "pod.deleting" or marked.value or marked.details.get("app") != "slurmd":
+        if marked.kind != "pod.deleting" or marked.details.get("app") != "slurmd":
             continue
         pod = marked.details.get("pod")
         later = [row for row in received[place + 1 :] if row.details.get("pod") == pod]
@@ -188,7 +199,19 @@ def replaced(rows: Sequence[Row]) -> Iterator[Replaced]:
         back = Restart.between("slurmd", name, bounds(synced), started, bounds(served))
         mark, end, new = ((row.t_ns / MS, row.t_ns / MS) for row in (marked, gone, created))
         low, high = bounds(bound, receipts.get(bound.seq))[0], back.synced[1]
-        yield Replaced(mark, end, new, (min(low, high), high), checked, back)
+        ends = _ends(rows, gone, next((row for row in later if row.kind == "container.ended"), None))
+        yield Replaced(not marked.value, mark, end, new, ends, (min(low, high), high), checked, back)
+
+
+def _ends(rows: Sequence[Row], gone: Row, ended: Row | None) -> tuple[Interval, Interval] | None:
+    """The first relist of the pod's kubelet behind the end of its container, and the pod's removal."""
+    if ended is None or ended.t_ns > gone.t_ns:
+        return None
+    looks = [row for row in rows if row.kind == "kubelet.relisted" and row.node == gone.node]
+    looks = [row for row in looks if ended.t_ns < row.t_ns < gone.t_ns]
+    if len(looks) != 1 or looks[0].t_ns - ended.t_ns < UNMOUNTED_MS * MS:
+        return None
+    return bounds(looks[0]), bounds(gone)
 
 
 def _event(rows: Sequence[Row], receipts: dict[int, Row], reason: str, name: str, after_ms: float) -> Interval | None:

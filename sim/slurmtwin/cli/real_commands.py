@@ -166,7 +166,7 @@ def _calibrate_pods(recordings: Path, out: str | None, since: datetime | None, a
     header = ("median_ms", "low_ms", "high_ms", "sigma", "known_to_ms", "runs", "count")
     used = still_durations()
     rows = [
-        {"name": name, **{key: entry[key] for key in header}, "used_ms": used[name][0] / 1e6}
+        {"name": name, **{key: entry[key] for key in header}, "used_ms": used[name][0] / 1e6 if name in used else None}
         for name, entry in document["durations"].items()
     ]
     if as_json:
@@ -177,4 +177,4 @@ def _calibrate_pods(recordings: Path, out: str | None, since: datetime | None, a
 
 
 def _short(value: object) -> object:
-    return f"{value:.4g}" if isinstance(value, float) else value
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else value

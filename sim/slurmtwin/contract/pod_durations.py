@@ -13,12 +13,15 @@ DURATIONS: Final[dict[str, str]] = {
     "pod-bind": "a pod is created until kube-scheduler has bound it",
     "pod-start": "a pod is bound until its container runs, the image being there",
     "pod-start-alone": "the same of a pod beside which no other one starts",
+    "pod-start-pair": "the same of a pod beside which one other starts",
     "volumes-mounted": "an operator's pod, others starting beside it, is bound until its probes begin",
     "container-start": "the kubelet has checked the image until the container runs, in a new pod",
     "container-start-alone": "the same of a container beside which no pod starts",
+    "container-start-pair": "the same of a container of such a pair",
     "container-restart": "the kubelet syncs a pod until its container runs again, beside which nothing starts",
     "forced-removal": "a pod is marked by a deletion without grace until its object is gone",
     "set-status": "the same mark until the controller of its StatefulSet has written the set's status, and goes on",
+    "clean-up": "the relist by which a kubelet ends a pod until its object is gone, its volumes being unmounted",
     "claim-bind": "a claim of a new volume is created until it is bound",
     "slurmctld-start": "slurmctld's container runs until slurmctld serves",
     "slurmd-start": "slurmd's container runs until slurmd serves, slurmctld being there",
@@ -35,6 +38,7 @@ DURATIONS: Final[dict[str, str]] = {
     "growth-start": "CPU time of a job's Python until it begins to take memory",
     "growth-step": "CPU time of such a job to take 4 MiB",
     "growth-wake": "such a job's sleep is over until it runs again",
+    "volume-fill": "a job writes a MiB into a volume in memory",
     "dispatch": "a dispatcher asks a cluster's slurmrestd until slurmctld has done it",
 }
 """Name -> the span it measures; in nanoseconds everywhere."""

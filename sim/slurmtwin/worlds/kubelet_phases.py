@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.api_server.objects import Pod
+from slurmtwin.worlds.pod_durations import EARLIER_BATCHES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +33,9 @@ EXIT_NS: Final = (50 * MS, 80 * MS)
 handleContainerExit): relists see containers that only sleep as ended 50 to 68 ms after a SIGKILL (slurmtwin_e2e,
 exit_delay.py), and all of 27 daemons of quiet-restarts 80 ms and more after it. Where the looks are drawn
 StartCosts.stop stands."""
-ROUNDS_UNTIL_NS: Final = 1_795_371_360 * SECOND
 ROUNDS_EXIT_NS: Final = (60 * MS, 260 * MS)
-"""Until 22 November 2026, 18:16 UTC (unix ns), the harness read long pages each 10 s, and some faults fell on such a
-round (docs/fault-verdicts.md): of that time's runs relists 89, 105 and 212 ms after a SIGKILL still saw the process
+"""In the earlier batches the harness read long pages each 10 s, and some faults fell on such a round
+(docs/fault-verdicts.md): of that time's runs relists 89, 105 and 212 ms after a SIGKILL still saw the process
 run, those 133, 159 and 211 ms after it did not."""
 
 
@@ -91,7 +91,7 @@ class KubeletPhases:
         self._times = times
         self._usual_ns = usual_ns
         """A kubelet's own pause between two relists, as no verdict has scaled it."""
-        range_ns = EXIT_NS if times.epoch_ns >= ROUNDS_UNTIL_NS else ROUNDS_EXIT_NS
+        range_ns = ROUNDS_EXIT_NS if times.epoch_ns < EARLIER_BATCHES[-1][0] else EXIT_NS
         self._exit = streams.uniform_ns("runtime.exit", *range_ns)
 
     def start(self, env: Environment) -> None:

@@ -23,10 +23,12 @@ POD_DURATIONS_SCHEMA: Final = "slurmtwin/pod-durations/1"
 POD_DURATIONS_FILE: Final = Path(__file__).with_name("pod_durations.json")
 EARLIER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_305_600 * SECOND, Path(__file__).with_name("pod_durations_2026_11_21.json")),
+    (1_795_371_360 * SECOND, Path(__file__).with_name("pod_durations_2026_11_22.json")),
 )
 """(unix ns, file): runs recorded before that time are of the batch whose quiet runs the file is from, the first that
 matches. Until 22 November 2026, 00:00 UTC, the host had other work: its load was 4 to 42 where one run was recorded
 alone, and is 1 to 12 since; a pod that started alone took 0.76 s (the logarithm's sigma 0.31), since then 0.60 (0.07).
+Until 18:16 UTC of that day the harness itself read long pages each 10 s beside every run (docs/fault-verdicts.md).
 """
 POINTS: Final = 20
 _NORMAL: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
@@ -36,6 +38,8 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "container-restart": (175.0, 0.22),
     "forced-removal": (20.0, 0.6),
     "set-status": (60.0, 0.6),
+    "clean-up": (64.0, 0.0),
+    "volumes-mounted": (900.0, 1.1),
     "supervisor-start": (130.0, 0.0),
     "supervisor-spawn": (17.0, 0.58),
     "main-pass": (1.5, 0.0),
@@ -45,20 +49,24 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "growth-start": (14.0, 0.12),
     "growth-step": (2.8, 0.07),
     "growth-wake": (1.3, 0.12),
+    "volume-fill": (0.75, 0.12),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-restart is that of 57 idle
-containers which were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from
-the kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those
-of quiet-replaced on 22 November. supervisord's start is that of seven
-workers of x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and
-slurmd's own. supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a
-cluster. pre-stop is read off 89 ends of workers in the operator's own scenarios: from the deletion until slurmd ends,
-0.55 to 1.43 s in nine of ten (no quiet run has an end). dispatch is that of the eleven submissions of x83's two
-scenarios before their fault, without three whose connection was opened first (38 to 78 ms). growth-* are the same
-program outside of any cluster, on a host with background work of the lowest priority alone: 20 starts took 11 to 17 ms
-of CPU, five runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that
-was made ten runs took 4.7 to 12 ms of CPU a step.
+containers which were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the
+kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
+quiet-replaced on 22 November, volumes-mounted that of 40 pods before the faults of that day's first batch. clean-up is
+that of pods of x10 and x43 before quiet-deleted was there: 44 to 78 ms. supervisord's start is that of seven workers of
+x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
+supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
+pre-stop is read off 89 ends of workers in the operator's own scenarios: from the deletion until slurmd ends, 0.55 to
+1.43 s in nine of ten (no quiet run has an end). dispatch is that of the eleven submissions of x83's two scenarios
+before their fault, without three whose connection was opened first (38 to 78 ms). growth-* are the same program outside
+of any cluster, on a host with background work of the lowest priority alone: 20 starts took 11 to 17 ms of CPU, five
+runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that was made ten
+runs took 4.7 to 12 ms of CPU a step. volume-fill is that of 25 writes of 200 MiB by the same `head` in a container of
+the workers' image with 256 MiB and a volume in memory, on a host without a cluster: 133 to 175 ms in nine of ten,
+median 150, once 211.
 """
 STEPD_LINGERS: Final = (5, 480)
 """Of ends of runs that shared their node, how many were told by MESSAGE_EPILOG_COMPLETE: passes behind them that came
@@ -72,6 +80,9 @@ SLURMD_LESS_MS: Final = 18.0
 """slurmd's start while slurmctld is there is in quiet-restarts alone. Outside pods it takes 12 ms, slurmctld's 30
 (worlds/host_costs.yaml), and both containers begin with the same program: so it is slurmctld's in a pod less this.
 """
+
+OF_PAIRS: Final = ("pod-start-pair", "container-start-pair")
+"""Laws that the quiet runs of a batch show or not: without them a second start shares the host as others do."""
 
 Durations = dict[str, tuple[int, ...]]
 
@@ -92,6 +103,12 @@ def drawn_durations(replication: int, path: Path = POD_DURATIONS_FILE) -> Durati
 def still_durations(path: Path = POD_DURATIONS_FILE) -> Durations:
     """Each duration at its median, in ns. Raises InputError as drawn_durations does."""
     return {name: (_ns(entry["median_ms"]),) for name, entry in _entries(path).items()}
+
+
+def usual_durations(drawn: Mapping[str, tuple[int, ...]]) -> Durations:
+    """What is drawn, and of other names the calibrated median; laws of pairs are those of the drawn batch, or none."""
+    still = still_durations()
+    return {name: still[name] for name in still if not drawn or name not in OF_PAIRS} | dict(drawn)
 
 
 def lingering_shares() -> tuple[float, ...]:
@@ -147,7 +164,7 @@ def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:  # noqa: AR
     found = unseen | document["durations"]
     if "slurmctld-start" in found:
         found = {"slurmd-start": _slurmd(found["slurmctld-start"])} | found
-    odd = sorted(set(found) ^ set(DURATIONS))
+    odd = sorted((set(found) ^ set(DURATIONS)) - set(OF_PAIRS))
     if odd:
         raise InputError(f"durations: {odd[0]} is {'unknown' if odd[0] in found else 'missing'}", Where(str(path)))
-    return {name: found[name] for name in DURATIONS}
+    return {name: found[name] for name in DURATIONS if name in found}

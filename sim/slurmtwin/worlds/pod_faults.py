@@ -105,6 +105,8 @@ class ClusterFaults:
         """Its pod is not ready from then on, until."""
         self.dispatcher_cut = False
         """No packet passes between slurmrestd and the dispatcher of several clusters."""
+        self.asks: Callable[[], int] = lambda: 0
+        """What a request of kubectl takes."""
         self.tarpit = False
         """slurmrestd takes connections and answers nobody."""
         self._api_back_ns = api_back_ns
@@ -340,7 +342,8 @@ class ClusterFaults:
         if verb == "drain":
             here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
             self.draining += 1
-            self._drain(({pod.meta.key: pod.meta.uid for pod in here}, EVICT_AGAIN_NS + self.refusal()))
+            order = {pod.meta.key: pod.meta.uid for pod in here}, EVICT_AGAIN_NS + self.refusal()
+            self._env.call_in(self.asks() + self.asks(), self._drain, order)  # the cordon's answer, then the evictions
         return lambda: patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
 
     def _drain(self, order: tuple[dict[str, str], int]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin.worlds.kubelet_phases import REMOUNT_NS
+from slurmtwin.worlds.pod_durations import OF_PAIRS
 from slurmtwin.worlds.pod_services import NO_IMAGE
 
 if TYPE_CHECKING:
@@ -20,8 +21,11 @@ Draw = Callable[[], int]
 BESIDE: Final = 0.22
 QUIET_BESIDE: Final = 2
 """Starts of pods share the host: Scheduled to Started is 0.94 s alone, 1.34 s of two and 1.64 s of four together in the
-quiet runs (first repetition, and pairs of the second), so each one beside adds 22 %. Calibrated durations are those of
-starts with two others beside them on average."""
+first quiet runs (first repetition, and pairs of the second), so each one beside adds 22 %. Calibrated durations are
+those of starts with two others beside them on average. Two that start together have a law of their own where the
+batch's quiet runs show pairs (quiet-deleted)."""
+CLEAN_UP_WRITES_NS: Final = 24 * MS
+"""Of clean-up these are the kubelet's two requests, which the model has apart: the last status, and the removal."""
 PULL_NS: Final = 10 * SECOND
 """An image that a registry has; every recorded one is on the machine beforehand."""
 UNMOUNT_NS: Final = 20 * MS
@@ -38,9 +42,14 @@ class Sharing:
         self._ends_ns: list[int] = []
 
     @property
+    def under_way(self) -> int:
+        """Starts that go on now."""
+        return sum(end_ns > self._env.now_ns for end_ns in self._ends_ns)
+
+    @property
     def alone(self) -> bool:
         """No start is under way."""
-        return not any(end_ns > self._env.now_ns for end_ns in self._ends_ns)
+        return not self.under_way
 
     def takes_ns(self, drawn_ns: int) -> int:
         """How long a start takes now that would take so long beside as many as in the quiet runs."""
@@ -61,41 +70,64 @@ class Sharing:
         return round(drawn_ns * (1 + BESIDE * len(self._ends_ns)) / (1 + BESIDE * QUIET_BESIDE))
 
 
+@dataclass(frozen=True, slots=True)
+class StartLaw:
+    """What a start takes beside so many others."""
+
+    pod: Draw
+    container: Draw
+    middle_ns: int
+    """The container's median."""
+
+    @classmethod
+    def of(cls, world: PodWorld, beside: str) -> StartLaw:
+        """Of the durations pod-start and container-start with that ending."""
+        name = f"container-start{beside}"
+        return cls(world.draw(f"pod-start{beside}"), world.draw(name), world.middle(name))
+
+
 def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> StartCosts:
     """Sandbox and mounts are what a pod's start has beyond its container's: one draw for the pod, one for the part
-    of it that is the container's.
+    of it that is the container's. A law was measured with so many others beside a start, or of many: then those that
+    are there share the host.
 
     Probes tick from the end of the mounts on. An operator's pods are later: their Secrets are not there at the first
     look. How much later workers are that start together shows before each fault; one alone is by a look.
     """
-    pod, alone = world.draw("pod-start"), world.draw("pod-start-alone")
-    container, single = world.draw("container-start"), world.draw("container-start-alone")
+    many, few = StartLaw.of(world, ""), [StartLaw.of(world, "-alone")]
+    if world.has(*OF_PAIRS):
+        few.append(StartLaw.of(world, "-pair"))
     back = world.draw("container-restart")
     together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
-    middle_ns = (world.middle("container-start"), world.middle("container-start-alone"))
-    parts: dict[str, tuple[bool, int]] = {}
-    """Pod with a sandbox -> whether it starts alone, and its container's part."""
+    parts: dict[str, tuple[StartLaw, int]] = {}
+    """Pod with a sandbox -> the law it began by, and its container's part."""
+
+    def law() -> StartLaw:
+        others = sharing.under_way
+        return few[others] if others < len(few) else many
+
+    def stands(by: StartLaw, drawn_ns: int) -> int:
+        return sharing.takes_ns(drawn_ns) if by is many else sharing.stands(drawn_ns)
 
     def sandbox(uid: str) -> int:
-        by_itself = sharing.alone
-        left_ns = (alone if by_itself else pod)() - VOLUME_POLL_NS
-        part_ns = min((single if by_itself else container)(), max(0, left_ns - LEAST_SANDBOX_NS))
-        parts[uid] = by_itself, part_ns
-        rest_ns = max(LEAST_SANDBOX_NS, left_ns - part_ns)
-        return sharing.stands(rest_ns) if by_itself else sharing.takes_ns(rest_ns)
+        by = law()
+        left_ns = by.pod() - VOLUME_POLL_NS
+        part_ns = min(by.container(), max(0, left_ns - LEAST_SANDBOX_NS))
+        parts[uid] = by, part_ns
+        return stands(by, max(LEAST_SANDBOX_NS, left_ns - part_ns))
 
     def start(uid: str) -> int:
-        by_itself = sharing.alone
+        by = law()
         planned, part_ns = parts.pop(uid, (None, 0))
         if planned is None:  # not the pod's first container
-            part_ns = single() if by_itself else container()
-        elif planned is not by_itself:  # others came or went meanwhile: its own draw, by the other law's measure
-            part_ns = part_ns * middle_ns[by_itself] // middle_ns[planned]
-        return sharing.stands(part_ns) if by_itself else sharing.takes_ns(part_ns)
+            part_ns = by.container()
+        elif planned is not by:  # others came or went meanwhile: its own draw, by the other law's measure
+            part_ns = part_ns * by.middle_ns // planned.middle_ns
+        return stands(by, part_ns)
 
     def restart() -> int:
         drawn_ns = back()
-        if sharing.alone:
+        if sharing.under_way < len(few):
             return sharing.stands(drawn_ns)
         return sharing.takes_ns(round(drawn_ns * (1 + BESIDE * QUIET_BESIDE)))  # it was measured alone
 
@@ -105,8 +137,9 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
         alone = mounting.alone and sharing.alone
         return mounting.stands(2 * VOLUME_POLL_NS if alone else max(VOLUME_POLL_NS, together()))
 
-    loop = world.streams.uniform_ns("volumes.unmounted", 0, REMOUNT_NS)
+    loop, clean_up = world.streams.uniform_ns("volumes.unmounted", 0, REMOUNT_NS), world.draw("clean-up")
     return replace(
-        StartCosts(), mount=mount, unmount=lambda: loop() + loop() + UNMOUNT_NS, create=lambda: 0, sandbox=sandbox,
-        start=start, restart=restart, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
+        StartCosts(), mount=mount, unmount=lambda: loop() + loop() + UNMOUNT_NS,
+        clean_up=lambda: max(0, clean_up() - CLEAN_UP_WRITES_NS), create=lambda: 0, sandbox=sandbox, start=start,
+        restart=restart, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

@@ -46,7 +46,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import SLURMD_AGAIN_MS, lingering_shares, still_durations
+from slurmtwin.worlds.pod_durations import SLURMD_AGAIN_MS, lingering_shares, usual_durations
 from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -102,7 +102,7 @@ class PodWorld(TwinWorld):
     ) -> None:  # fmt: skip
         assert scenario.pods is not None
         self._pods: PodsSection = scenario.pods
-        self._durations = {**still_durations(), **options.durations}
+        self._durations = usual_durations(options.durations)
         self._still = options.still
         self._scaled = options.scaled
         self._lag = "main-pass" if steady_loop(conf.version) else "loop-round"
@@ -153,10 +153,10 @@ class PodWorld(TwinWorld):
 
     def _own_costs(self, costs: HostCosts) -> HostCosts:
         """Costs of this host: drawn once where the models take one value, else by `_noise`."""
-        self._lag_ns = self.draw(self._lag)()
+        lag_ns = self._round_lag_ns(self.draw(self._lag)())
         self.own_start_ns = costs.slurmctld_start_ns, costs.slurmd_start_ns
         return replace(
-            costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), loop_lag_ns=self._lag_ns,
+            costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), loop_lag_ns=lag_ns,
             slurmctld_start_ns=0, slurmd_start_ns=0, launch_ns=self.middle("script-launch"),
             exit_notice_ns=self.middle("exit-notice"),
         )  # fmt: skip
@@ -176,6 +176,10 @@ class PodWorld(TwinWorld):
         share = own if self._still else shares[drawn()]
         part = self.streams.uniform_ns("stepd.lingers", 0, SECOND)
         return lambda: part() < share * SECOND
+
+    def has(self, *names: str) -> bool:
+        """Whether the batch's quiet runs show all of these durations."""
+        return all(name in self._durations for name in names)
 
     def draw(self, name: str) -> Draw:
         """A duration of contract/pod_durations.py."""
@@ -234,19 +238,21 @@ class PodWorld(TwinWorld):
         """A look of slurmctld's loop that the recording has."""
         loop = self.cluster.ctld.background if self.cluster.ctld is not None else None
         if isinstance(loop, BackgroundLoop):
-            loop.look_then(self._round_ns())
+            loop.look_then()
 
-    def _round_ns(self) -> int | None:
-        """A round of 22.05's loop: as long as those before the first fault, by as much longer or shorter as at rest.
+    def _round_lag_ns(self, drawn_ns: int) -> int:
+        """What the loop is late by, of this slurmctld and of those after it. A round of 22.05's is as long as those
+        before the first fault, by as much longer or shorter as at rest.
 
         What it takes beyond its second is how late ten sleeps end, which is the host's load: 1.4 to 8 ms. That stays
         drawn where durations are held still: no quiet run tells the load of another minute.
         """
         known_ns = self._times.round_ns
         if known_ns is None:
-            return None
-        apart_ns = abs(known_ns - SECOND - self._lag_ns)
-        return self.streams.uniform_ns("loop_round", known_ns - apart_ns, known_ns + apart_ns)()
+            return drawn_ns
+        lag_ns = known_ns - SECOND
+        apart_ns = abs(lag_ns - drawn_ns)
+        return self.streams.uniform_ns("loop_round", lag_ns - apart_ns, lag_ns + apart_ns)()
 
     def _full_pass_then(self, _argument: object) -> None:
         """A full main pass that the recording has."""
@@ -355,6 +361,7 @@ class KubePart:
         self.faults.plane = self.plane
         self.faults.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
         self.faults.refusal = streams.uniform_ns("kubectl.refusal", *REFUSAL_NS)
+        self.faults.asks = streams.uniform_ns("kubectl.request", *REQUEST_NS)
 
     def _settings(self, options: TwinOptions) -> DaemonPods:
         """Daemons serve for the first time when a recording says so, where their container runs by then."""
@@ -391,7 +398,8 @@ class KubePart:
             supervisor_begin=world.draw("supervisor-start"),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
             slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
-            growth=growth(world), late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
+            growth=growth(world), fill=world.draw("volume-fill"),
+            late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
             start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
             machine_memory=pod_objects.NODE_MEMORY,
             resolver_ns=resolver_ns, resolver_phase=world.streams.uniform_ns("resolver", 0, resolver_ns),

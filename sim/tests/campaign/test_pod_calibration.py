@@ -19,6 +19,7 @@ from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.pod_durations import (
     EARLIER_BATCHES,
+    OF_PAIRS,
     POD_DURATIONS_FILE,
     POINTS,
     STEPD_LINGERS,
@@ -27,6 +28,7 @@ from slurmtwin.worlds.pod_durations import (
     durations_file,
     lingering_shares,
     still_durations,
+    usual_durations,
 )
 from slurmtwin_reports.history import history_of, rows_of_events
 from slurmtwin_reports.testing import write_run
@@ -246,13 +248,14 @@ def test_daemons_that_come_back_are_measured_where_nothing_is_judged(tmp_path: P
     assert found["registration"]["median_ms"] == pytest.approx(20, rel=0.1)
 
 
-def replaced_worker(name: str, at: int) -> list[Event]:
-    """A worker's pod deleted without grace at `at`, gone after 20 ms, there again 50 ms behind that; its container runs
-    620 ms after it was bound, and slurmd serves 80 ms later.
+def replaced_worker(name: str, at: int, first: int = 0, look: int = 0) -> list[Event]:
+    """A worker's pod deleted at `at`, the rows counted from `first`: without grace, and gone after 20 ms; or its
+    container ends after 0.2 s, a relist sees that at `look`, and it is gone 90 ms later. It is there again 50 ms behind
+    that, its container runs 620 ms after it was bound, and slurmd serves 80 ms later.
     """
     old, new = f"{name}.1", f"{name}.2"
     detail = json.dumps({"app": "slurmd", "pod": f"ns/{name}"})
-    bound, runs = at + 85 * MS, at + 705 * MS
+    fault = json.dumps({"fault": {"kind": "pod.delete", "target": f"slurmd:{name}"}})
 
     def received(t_ns: int, kind: Kind, uid: str, grace: int | None = None) -> Event:
         return Event(t_ns, kind, "collector", node="n", detail=detail, t_err_ns=30 * MS, pod_uid=uid, value=grace)
@@ -264,14 +267,22 @@ def replaced_worker(name: str, at: int) -> list[Event]:
             Event(t_ns + 10 * MS, Kind.KUBE_EVENT, "collector", detail=about, t_err_ns=20 * MS, cause_seq=place),
         ]
 
-    fault = json.dumps({"fault": {"kind": "pod.delete", "target": f"slurmd:{name}"}})
-    return [
-        *said(at - 20 * SECOND, "Pulled", 0), *said(at - 20 * SECOND, "Started", 2),
+    ended, relisted = (
+        received(at + 200 * MS, Kind.CONTAINER_ENDED, old),
+        Event(look, Kind.KUBELET_RELISTED, "", node="n"),
+    )
+    begin = [
+        *said(at - 20 * SECOND, "Pulled", first), *said(at - 20 * SECOND, "Started", first + 2),
         Event(at, Kind.FAULT_INJECTED, "fault", detail=fault),
-        received(at + 5 * MS, Kind.POD_DELETING, old, 0), received(at + 25 * MS, Kind.POD_DELETED, old),
-        received(at + 75 * MS, Kind.POD_CREATED, new), received(bound, Kind.POD_SCHEDULED, new),
+        received(at + 5 * MS, Kind.POD_DELETING, old, 30 if look else 0), *([ended, relisted] if look else []),
+    ]  # fmt: skip
+    gone = look + 90 * MS if look else at + 25 * MS
+    place, bound, runs = first + len(begin) + 4, gone + 60 * MS, gone + 680 * MS
+    return [
+        *begin, received(gone, Kind.POD_DELETED, old),
+        received(gone + 50 * MS, Kind.POD_CREATED, new), received(bound, Kind.POD_SCHEDULED, new),
         Event(bound + 5 * MS, Kind.POD_SYNCED, "kubelet", node="n", detail=f'{{"pod":"ns/{name}"}}'),
-        *said(runs - 110 * MS, "Pulled", 10), *said(runs, "Started", 12),
+        *said(runs - 110 * MS, "Pulled", place), *said(runs, "Started", place + 2),
         Event(runs + 80 * MS, Kind.SLURMD_STARTED, "slurmd", node=name),
     ]  # fmt: skip
 
@@ -296,13 +307,47 @@ def test_a_pod_that_was_deleted_without_grace_tells_what_the_next_one_takes(tmp_
     assert 560 < found["pod-start-alone"]["median_ms"] < 660
 
 
+def test_a_pod_that_was_deleted_with_grace_tells_its_clean_up() -> None:
+    """From the relist behind its end to its removal, where its volumes were surely unmounted by then."""
+    at = 30 * SECOND
+    rows = replaced_worker("w-0", at, look=at + 700 * MS)
+    (one,) = pod_spans.replaced(rows_of_events(rows))
+    assert not one.forced
+    assert one.ends == ((30_700, 30_700), (30_760, 30_790)), "received at most 30 ms late"
+    early = replaced_worker("w-0", at, look=at + 400 * MS)
+    assert next(pod_spans.replaced(rows_of_events(early))).ends is None, "the kubelet may have looked once more"
+
+
+def test_two_that_start_beside_each_other_have_a_law_of_their_own(tmp_path: Path) -> None:
+    """A third one, later, starts alone."""
+    rows: list[Event] = []
+    for name, at in (("w-0", 30 * SECOND), ("w-1", 30 * SECOND + 100 * MS), ("w-2", 40 * SECOND)):
+        rows += replaced_worker(name, at, len(rows))
+    pods = list(pod_spans.replaced(rows_of_events(rows)))
+    assert [[one.beside(other) for other in pods] for one in pods] == [[True, True, False]] * 2 + [[False, False, True]]
+    folder = quiet_run(tmp_path / "a", 1, 0, extra=rows)
+    scenario = load_scenario(Path("scenarios/faults/quiet-deleted.yaml"))
+    (folder / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
+    found = measure([folder])["durations"]
+    assert (found["pod-start-pair"]["count"], found["pod-start-alone"]["count"]) == (2, 1)
+    assert "clean-up" not in found
+
+
+def test_laws_of_pairs_are_those_of_the_batch_or_none() -> None:
+    """Older quiet runs had no pairs."""
+    _, earlier = EARLIER_BATCHES[0]
+    assert not set(OF_PAIRS) & set(usual_durations(drawn_durations(0, earlier)))
+    assert set(OF_PAIRS) <= set(usual_durations({}))
+
+
 def test_a_recording_has_the_durations_of_its_own_batch() -> None:
     """A minute before an earlier batch ended, and a minute after."""
-    (end_ns, earlier), *_ = EARLIER_BATCHES
-    assert durations_file(end_ns - 60 * SECOND) == earlier
-    assert durations_file(end_ns + 60 * SECOND) == POD_DURATIONS_FILE
-    assert drawn_durations(0, earlier) != drawn_durations(0)
-    assert json.loads(earlier.read_text())["origin"][0]["run"] in calibrated_on()
+    files = [*(path for _, path in EARLIER_BATCHES), POD_DURATIONS_FILE]
+    for (end_ns, earlier), later in zip(EARLIER_BATCHES, files[1:], strict=True):
+        assert durations_file(end_ns - 60 * SECOND) == earlier
+        assert durations_file(end_ns + 60 * SECOND) == later
+        assert drawn_durations(0, earlier) != drawn_durations(0, later)
+        assert json.loads(earlier.read_text())["origin"][0]["run"] in calibrated_on()
 
 
 def test_without_a_quiet_run_there_is_nothing_to_fit() -> None:

@@ -20,12 +20,11 @@ from slurmtwin.worlds.kubelet_phases import (
     REMOUNT_NS,
     RESYNC_NS,
     ROUNDS_EXIT_NS,
-    ROUNDS_UNTIL_NS,
     KubeletPhases,
     LastSync,
     Resync,
 )
-from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.pod_durations import EARLIER_BATCHES, still_durations
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -143,6 +142,6 @@ def test_a_late_change_waits_for_what_is_left_of_the_range() -> None:
 @pytest.mark.parametrize(("later_s", "most"), [(-1, ROUNDS_EXIT_NS[1]), (0, EXIT_NS[1])])
 def test_ends_are_seen_as_late_as_on_the_host_of_that_time(later_s: int, most: int) -> None:
     """While the harness read long pages beside a run a look saw an end up to 260 ms late, since then up to 80."""
-    times = StartTimes(epoch_ns=ROUNDS_UNTIL_NS + later_s * SECOND)
+    times = StartTimes(epoch_ns=EARLIER_BATCHES[-1][0] + later_s * SECOND)
     drawn = [KubeletPhases({}, times, SECOND, RandomStreams(seed))._exit() for seed in range(200)]
     assert 0.9 * most < max(drawn) < most

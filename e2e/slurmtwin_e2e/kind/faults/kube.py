@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from slurmtwin.contract.clock import SECOND
@@ -194,15 +195,23 @@ class NodeMark(_NodeFault):
             self.taint = {"key": key, "value": value, "effect": effect}
 
     def inject(self) -> None:
-        """Change the node; a drain also asks for evictions."""
+        """Change the node; a drain only begins: what its requests take is part of what follows."""
         if self.fault.kind == "kube_node.taint":
             self.tools.api.patch(self.path, {"spec": {"taints": [*self.taints, self.taint]}})
-            return
-        self.tools.api.patch(self.path, {"spec": {"unschedulable": True}})
-        if self.fault.kind == "kube_node.drain":
-            for meta in self.pods:
-                self._evict(meta)
+        elif self.fault.kind == "kube_node.cordon":
+            self._cordon()
+        else:
             self.asked = time.monotonic()
+            self.requests = ThreadPoolExecutor(1 + len(self.pods))
+            self.begun = self.requests.submit(self._drain)
+
+    def _cordon(self) -> None:
+        self.tools.api.patch(self.path, {"spec": {"unschedulable": True}})
+
+    def _drain(self) -> None:
+        """As kubectl does it: cordon, then one eviction of each pod, all at once (drain.go evictPods())."""
+        self._cordon()
+        list(self.requests.map(self._evict, self.pods))
 
     def _evict(self, meta: dict[str, Any]) -> None:
         """Ask for one eviction; 429, a disruption budget forbids it now, is no failure: it is asked again."""
@@ -219,6 +228,9 @@ class NodeMark(_NodeFault):
 
     def prove(self) -> str:
         """The node's own object says so; after a drain every pod is going or gone."""
+        if self.fault.kind == "kube_node.drain":
+            with self.requests:
+                self.begun.result()
         spec = self.tools.api.request("GET", self.path)["spec"]
         if self.fault.kind == "kube_node.taint":
             shown = json.dumps(spec.get("taints", []), sort_keys=True)

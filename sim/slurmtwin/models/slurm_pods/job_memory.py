@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.quantity import MIB
 from slurmtwin.models.kubelet.container_memory import Process
 from slurmtwin.models.kubelet.cpu_quota import CpuQuota
 from slurmtwin.models.kubelet.program import SIGKILL_CODE
@@ -74,7 +74,7 @@ class JobMemory:
         limit = self._limit()
         free = max(0, limit - cgroup.used) if limit else size
         reached = min(size, free + 1)
-        takes_ns = reached * SECOND // self._settings.fill_bytes_per_s
+        takes_ns = reached * self._settings.fill() // MIB
         self._call = self._place.clock.call_in(takes_ns, self._filled, size)
 
     def _filled(self, size: int) -> None:

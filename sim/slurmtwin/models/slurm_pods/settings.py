@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.clock import MS, SECOND, US
 from slurmtwin.contract.quantity import MIB
 
 Draw = Callable[[], int]
@@ -100,8 +100,8 @@ class DaemonPods:
     privileged: bool = False
     """Containers may lower oom_score_adj (CAP_SYS_RESOURCE): slurmstepd is then as good as unkillable."""
     growth: Growth = field(default_factory=Growth)
-    fill_bytes_per_s: int = 700 * MIB
-    """How fast a job writes into a memory-backed volume."""
+    fill: Draw = lambda: 750 * US
+    """What a job takes to write a MiB into a memory-backed volume."""
     late_fill: Draw = lambda: 2 * MIB
     """Bytes that such a job still writes into what the first victim freed, before it is killed with its container: a
     draw up to slurmd's memory. They decide whether the next slurmd finds room to start (recorded in x63-oom-slurmd).
