@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
@@ -256,3 +258,39 @@ def test_shipped_scenarios_can_run_and_say_what_they_predict(path: Path) -> None
     assert one.name == path.stem
     assert one.expect.phases or one.name in QUIET
     assert all(phase.rests_on and phase.source for phase in one.expect.phases)
+
+
+class EvictingServer:
+    """An API server with two pods on one node, which answers no eviction before both were asked for."""
+
+    def __init__(self) -> None:
+        self.both = threading.Barrier(2, timeout=30)
+        self.asked: list[str] = []
+
+    def request(self, method: str, path: str, _body: Any = None) -> Any:
+        """The node, its pods, an eviction."""
+        self.asked.append(method)
+        if method == "POST":
+            self.both.wait()
+        if path.endswith("/pods"):
+            names = ("w-0", "w-1")
+            meta = [{"name": name, "namespace": "st", "uid": name, "deletionTimestamp": "now"} for name in names]
+            return {"items": [{"metadata": one, "spec": {"nodeName": "worker1"}} for one in meta]}
+        uid = path.rpartition("/")[2]
+        return {"spec": {"unschedulable": "PATCH" in self.asked}, "metadata": {"uid": uid, "deletionTimestamp": "now"}}
+
+    def patch(self, path: str, _body: Any) -> Any:
+        """The cordon."""
+        return self.request("PATCH", path)
+
+
+def test_a_drain_asks_for_all_evictions_at_once_behind_its_cordon() -> None:
+    """As kubectl does; it is injected when it begins."""
+    server = EvictingServer()
+    place = SimpleNamespace(namespace="st")
+    tools = SimpleNamespace(api=server, deployed=place, node=lambda _target: "worker1")
+    one = BY_KIND["kube_node.drain"](fault(kind="kube_node.drain", target="worker1"), cast(Any, tools))
+    one.prepare()
+    one.inject()
+    assert one.prove() == "worker1 is unschedulable, 2 pods evicted"
+    assert [word for word in server.asked if word != "GET"] == ["PATCH", "POST", "POST"]

@@ -16,6 +16,8 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.worlds.pod_durations import OF_PAIRS, still_durations
+from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
@@ -211,3 +213,73 @@ def test_the_second_pod_of_an_ordered_set_follows_the_first_before_time_zero() -
     rows = [row for row in play("x9-takeover") if row.kind is Kind.POD_CREATED and row.actor == "apiserver"]
     made = {json.loads(row.detail or "{}")["pod"].rpartition("/")[2]: row.t_ns / SECOND for row in rows}
     assert made["slurmctld-0"] < made["slurmctld-1"] < made["slurmctld-0"] + 10 < 0
+
+
+def test_a_drain_evicts_all_pods_of_its_machine_at_once() -> None:
+    """Two requests behind the order of it: the cordon's answer, and the evictions."""
+    rows = play("x43-drain-no-budget")
+    at = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
+    marked = {row.t_ns - at for row in rows if row.kind is Kind.POD_DELETING and row.actor == "apiserver"}
+    assert len(marked) == 1
+    assert 8 * MS <= marked.pop() <= 40 * MS
+
+
+def test_two_pods_that_start_together_go_by_the_law_of_pairs() -> None:
+    """The second of quiet-deleted's pairs takes what a pair takes, one that starts alone what one alone takes."""
+    laws = {"-alone": 1000 * MS, "-pair": 2000 * MS, "": 5000 * MS}
+    durations = still_durations() | {f"pod-start{name}": (ns,) for name, ns in laws.items()}
+    durations |= {f"container-start{name}": (400 * MS,) for name in laws}
+    spans = start_spans(play("quiet-deleted", durations=durations))
+    assert [spans[f"w-{n}"] for n in range(4)] == pytest.approx([1.0] * 4, abs=0.05)
+    assert [max(spans[f"w-{n}"], spans[f"w-{n + 1}"]) for n in (4, 6, 8, 10)] == pytest.approx([2.0] * 4, abs=0.05)
+
+
+def test_without_a_law_of_pairs_two_pods_share_the_host() -> None:
+    """A sandbox beside one other has 122 % of 144 % of the law of many; its container starts alone."""
+    durations = {name: values for name, values in still_durations().items() if name not in OF_PAIRS}
+    durations |= {"pod-start": (1440 * MS,), "container-start": (400 * MS,), "container-start-alone": (400 * MS,)}
+    spans = start_spans(play("quiet-deleted", durations=durations))
+    assert max(spans.values()) == pytest.approx(0.3 + 0.74 * 1.22 / 1.44 + 0.4, abs=0.05)
+
+
+def test_a_pod_is_gone_when_its_kubelet_has_cleaned_up() -> None:
+    """A clean-up that takes 150 ms more removes the pod 150 ms later."""
+    gone = [
+        first(play("quiet-deleted", durations={"clean-up": (ms * MS,)}), Kind.POD_DELETED, app="slurmd")
+        for ms in (50, 200)
+    ]
+    assert gone[1] - gone[0] == pytest.approx(0.150, abs=0.001)
+
+
+def test_a_volume_in_memory_is_full_when_it_is_written() -> None:
+    """Of 256 MiB the pod's processes have some already: twice as slow is some 240 ms later, at 1 ms a MiB."""
+    ended = [
+        first(
+            play("x63-oom-slurmd", durations={"volume-fill": (ms * MS,)}), Kind.CONTAINER_ENDED, actor="apiserver",
+            app="slurmd",
+        )
+        for ms in (1, 2)
+    ]  # fmt: skip
+    assert ended[1] - ended[0] == pytest.approx(0.24, abs=0.02)
+
+
+def start_spans(rows: list[Event]) -> dict[str, float]:
+    """Pod -> seconds from its binding to its container, of the last one of its name."""
+    bound, runs = {}, {}
+    for row in rows:
+        if row.actor == "apiserver" and row.kind in (Kind.POD_SCHEDULED, Kind.CONTAINER_STARTED):
+            name = json.loads(row.detail or "{}")["pod"].rpartition("/")[2]
+            (bound if row.kind is Kind.POD_SCHEDULED else runs)[name] = row.t_ns / SECOND
+    return {name: runs[name] - bound[name] for name in bound}
+
+
+def test_a_slurmctld_of_22_05_goes_round_as_the_one_before_it_did() -> None:
+    """A recording shows rounds of 1.004 s, quiet runs 1.002 s: one round is drawn between, for all of a run's loops."""
+    times = StartTimes(slurmctld_ns=-20 * SECOND, fault_ns=(25 * SECOND,), round_ns=1004 * MS)
+    options = TwinOptions(keep=True, times=times, durations=still_durations() | {"loop-round": (2 * MS,)})
+    rows = run_scenario(scenario("x1-controller-crash").of_version("22.05"), FAULTS, options).kept or []
+    began = [row.t_ns for row in rows if row.kind is Kind.SLURMCTLD_STARTED]
+    looks = [row.t_ns for row in rows if row.kind is Kind.NODE_PINGED and row.t_ns > began[1]]
+    rounds = {round((b - a) % SECOND / round((b - a) / SECOND) / MS, 3) for a, b in pairwise(looks) if b - a > SECOND}
+    assert len(rounds) == 1
+    assert 2 < rounds.pop() <= 6
