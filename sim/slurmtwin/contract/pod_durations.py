@@ -38,7 +38,7 @@ DURATIONS: Final[dict[str, str]] = {
     "growth-start": "CPU time of a job's Python until it begins to take memory",
     "growth-step": "CPU time of such a job to take 4 MiB",
     "growth-wake": "such a job's sleep is over until it runs again",
-    "volume-fill": "a job writes a MiB into a volume in memory",
+    "volume-fill": "a job writes a MiB into a volume in memory, the kill at its end included",
     "dispatch": "a dispatcher asks a cluster's slurmrestd until slurmctld has done it",
 }
 """Name -> the span it measures; in nanoseconds everywhere."""

@@ -307,7 +307,7 @@ def test_a_pod_that_was_deleted_without_grace_tells_what_the_next_one_takes(tmp_
     assert 560 < found["pod-start-alone"]["median_ms"] < 660
 
 
-def test_a_pod_that_was_deleted_with_grace_tells_its_clean_up() -> None:
+def test_a_pod_that_was_deleted_with_grace_tells_its_clean_up(tmp_path: Path) -> None:
     """From the relist behind its end to its removal, where its volumes were surely unmounted by then."""
     at = 30 * SECOND
     rows = replaced_worker("w-0", at, look=at + 700 * MS)
@@ -316,6 +316,12 @@ def test_a_pod_that_was_deleted_with_grace_tells_its_clean_up() -> None:
     assert one.ends == ((30_700, 30_700), (30_760, 30_790)), "received at most 30 ms late"
     early = replaced_worker("w-0", at, look=at + 400 * MS)
     assert next(pod_spans.replaced(rows_of_events(early))).ends is None, "the kubelet may have looked once more"
+    folder = quiet_run(tmp_path / "a", 1, 0, extra=rows)
+    scenario = load_scenario(Path("scenarios/faults/quiet-deleted.yaml"))
+    (folder / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
+    found = measure([folder])["durations"]
+    assert found["clean-up"]["median_ms"] == pytest.approx(75, rel=0.05)
+    assert not {"forced-removal", "set-status"} & set(found)
 
 
 def test_two_that_start_beside_each_other_have_a_law_of_their_own(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class DaemonPods:
     privileged: bool = False
     """Containers may lower oom_score_adj (CAP_SYS_RESOURCE): slurmstepd is then as good as unkillable."""
     growth: Growth = field(default_factory=Growth)
-    fill: Draw = lambda: 750 * US
+    fill: Draw = lambda: 960 * US
     """What a job takes to write a MiB into a memory-backed volume."""
     late_fill: Draw = lambda: 2 * MIB
     """Bytes that such a job still writes into what the first victim freed, before it is killed with its container: a
