@@ -57,7 +57,7 @@ class _Lanes:
 
     def x(self, t_ns: int) -> float:
         place = min(1.0, max(0.0, self.clock.place(t_ns / SECOND)))
-        return LEFT + place * (WIDTH - LEFT - RIGHT)
+        return round(LEFT + place * (WIDTH - LEFT - RIGHT), 1)
 
     def text(self) -> str:
         y = TOP
@@ -79,9 +79,12 @@ class _Lanes:
     def _label(self, y: float, text: str, css: str) -> None:
         self.out.append(f'<path class="grid" d="M0 {y - GAP / 2:g}H{WIDTH - RIGHT}"/>')
         self.out.append(f'<text class="{css}" x="0" y="{y + 10:g}">{escape(text)}</text>')
+        self.out.append(f'<g class="names" transform="translate({LEFT - 8})">')
         for line, run in enumerate(self.case.runs):
-            place = f'x="{LEFT - 8}" y="{y + line * LINE + LINE / 2 + HALF_A_NAME:g}"'
-            self.out.append(f'<text class="{"twin" if run.is_twin else "run"}" {place}>{escape(run.name)}</text>')
+            css = 'class="twin" ' if run.is_twin else ""
+            place = f'y="{y + line * LINE + LINE / 2 + HALF_A_NAME:g}"'
+            self.out.append(f"<text {css}{place}>{escape(run.name)}</text>")
+        self.out.append("</g>")
 
     def _phase(self, run: CaseRun, number: int, y: float) -> None:
         marks = run.marks[number]
@@ -95,23 +98,28 @@ class _Lanes:
         else:
             end, open_end = self.x(marks.end.t_ns - run.zero_ns), ""
             tip = f"{(marks.length_ns or 0) / SECOND:.2f} s ± {marks.error_ns / SECOND:.2f}"
-        line = f'<path class="bar {css}{open_end}" d="M{begin:.1f} {y:g}H{max(end, begin + 1.5):.1f}"/>'
+        line = f'<path class="bar {css}{open_end}" d="M{begin:g} {y:g}H{max(end, begin + 1.5):g}"/>'
         self.out.append(f"<g><title>{escape(f'{self.case.phases[number].name}, {run.name}: {tip}')}</title>{line}</g>")
 
     def _events(self, run: CaseRun, lane: int, y: float) -> None:
         """The marks of a run in a lane, about its own line; quiet ones are one path, as no tooltip is theirs."""
-        ticks, marks = "", []
+        ticks, marks, last = "", [], None
         for row in _shown(run, self.clock):
             if lane_of(row) != lane:
                 continue
             tone, x = tone_of(row), self.x(row.t_ns - run.zero_ns)
             if tone == "quiet":
-                ticks += f"M{x:.1f}-2v4"
+                at = round(10 * x)
+                if last is None:
+                    ticks = f"M{at / 10:g}-2v4"
+                elif at != last:  # rows of one moment are one tick; moves are relative, as they are shorter
+                    ticks += f"m{(at - last) / 10:g}-4v4"
+                last = at
                 continue
             low, high = (self.x(row.t_ns - run.zero_ns + sign * row.t_err_ns) for sign in (-1, 1))
-            whisker = f'<path class="err" d="M{low:.1f} 0H{high:.1f}"/>' if high - low > 5 else ""
+            whisker = f'<path class="err" d="M{low:g} 0H{high:g}"/>' if high - low > 5 else ""
             css = "" if tone == "good" else f' class="{tone}"'  # most marks are: the style sheet's own colour of lanes
-            marks.append(f'<g><title>{escape(_tip(run, row))}</title>{whisker}<circle{css} cx="{x:.1f}"/></g>')
+            marks.append(f'<g><title>{escape(_tip(run, row))}</title>{whisker}<circle{css} cx="{x:g}"/></g>')
         path = f'<path class="tick" d="{ticks}"/>' if ticks else ""
         if path or marks:
             self.out += [f'<g transform="translate(0 {y:g})">', path, *marks, "</g>"]
@@ -120,7 +128,7 @@ class _Lanes:
         out = []
         for row in run.rows:
             if row.kind in ("fault.injected", "fault.cleared"):
-                line = f'<path class="rule" d="M{self.x(row.t_ns - run.zero_ns):.1f} {TOP - GAP / 2:g}V{floor}"/>'
+                line = f'<path class="rule" d="M{self.x(row.t_ns - run.zero_ns):g} {TOP - GAP / 2:g}V{floor}"/>'
                 out.append(f"<g><title>{escape(said(row))}, {escape(run.name)}</title>{line}</g>")
         return out
 
@@ -128,8 +136,8 @@ class _Lanes:
         out = [f'<path class="axis" d="M{LEFT} {floor}H{WIDTH - RIGHT}"/>']
         for value, words in self.clock.ticks():
             x = self.x(round(value * SECOND))
-            out.append(f'<path class="axis" d="M{x:.1f} {floor}v4"/>')
-            out.append(f'<text x="{x:.1f}" y="{floor + 15}" text-anchor="middle">{escape(words)}</text>')
+            out.append(f'<path class="axis" d="M{x:g} {floor}v4"/>')
+            out.append(f'<text x="{x:g}" y="{floor + 15}" text-anchor="middle">{escape(words)}</text>')
         middle = f'x="{(LEFT + WIDTH - RIGHT) / 2:g}" y="{floor + 30}"'
         out.append(f'<text class="label" {middle} text-anchor="middle">{escape(self.clock.label)}</text>')
         return out
