@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 from typing import Final
 
 from slurmtwin.contract.clock import SECOND
@@ -30,6 +31,8 @@ BEFORE_NS: Final = 5 * SECOND
 """How much of the time before the injection is shown."""
 MOST_MARKS: Final = 260
 """Marks of one run; quiet ones go first."""
+TONES: Final = ("bad", "plain", "good")
+"""Of loud marks, the worst first."""
 
 
 def timeline(case: FaultCase) -> str:
@@ -102,27 +105,30 @@ class _Lanes:
         self.out.append(f"<g><title>{escape(f'{self.case.phases[number].name}, {run.name}: {tip}')}</title>{line}</g>")
 
     def _events(self, run: CaseRun, lane: int, y: float) -> None:
-        """The marks of a run in a lane, about its own line; quiet ones are one path, as no tooltip is theirs."""
-        ticks, marks, last = "", [], None
+        """The marks of a run in a lane, about its own line. Loud rows of one pixel are one mark, as the last of them
+        would hide the others; quiet ones are one path, as no tooltip is theirs.
+        """
+        quiet, loud = list[float](), dict[int, list[Row]]()
         for row in _shown(run, self.clock):
-            if lane_of(row) != lane:
-                continue
-            tone, x = tone_of(row), self.x(row.t_ns - run.zero_ns)
-            if tone == "quiet":
-                at = round(10 * x)
-                if last is None:
-                    ticks = f"M{at / 10:g}-2v4"
-                elif at != last:  # rows of one moment are one tick; moves are relative, as they are shorter
-                    ticks += f"m{(at - last) / 10:g}-4v4"
-                last = at
-                continue
-            low, high = (self.x(row.t_ns - run.zero_ns + sign * row.t_err_ns) for sign in (-1, 1))
-            whisker = f'<path class="err" d="M{low:g} 0H{high:g}"/>' if high - low > 5 else ""
-            css = "" if tone == "good" else f' class="{tone}"'  # most marks are: the style sheet's own colour of lanes
-            marks.append(f'<g><title>{escape(_tip(run, row))}</title>{whisker}<circle{css} cx="{x:g}"/></g>')
-        path = f'<path class="tick" d="{ticks}"/>' if ticks else ""
-        if path or marks:
-            self.out += [f'<g transform="translate(0 {y:g})">', path, *marks, "</g>"]
+            if lane_of(row) == lane:
+                x = self.x(row.t_ns - run.zero_ns)
+                if tone_of(row) == "quiet":
+                    quiet.append(x)
+                else:
+                    loud.setdefault(round(x), []).append(row)
+        if quiet or loud:
+            marks = (self._mark(run, rows) for rows in loud.values())
+            self.out += [f'<g transform="translate(0 {y:g})">', _tick_marks(quiet), *marks, "</g>"]
+
+    def _mark(self, run: CaseRun, rows: Sequence[Row]) -> str:
+        """Rows of one place, with the worst of their tones and the widest of their errors."""
+        tone = min((tone_of(row) for row in rows), key=TONES.index)
+        low = min(self.x(row.t_ns - run.zero_ns - row.t_err_ns) for row in rows)
+        high = max(self.x(row.t_ns - run.zero_ns + row.t_err_ns) for row in rows)
+        whisker = f'<path class="err" d="M{low:g} 0H{high:g}"/>' if high - low > 5 else ""
+        css = "" if tone == "good" else f' class="{tone}"'  # most marks are: the style sheet's own colour of lanes
+        x = self.x(rows[0].t_ns - run.zero_ns)
+        return f'<g><title>{escape(_tip(run, rows))}</title>{whisker}<circle{css} cx="{x:g}"/></g>'
 
     def _faults(self, run: CaseRun, floor: float) -> list[str]:
         out = []
@@ -151,10 +157,20 @@ def _shown(run: CaseRun, clock: Clock) -> Sequence[Row]:
     return inside[: 2 * MOST_MARKS]
 
 
-def _tip(run: CaseRun, row: Row) -> str:
-    text = moment(run, row)
-    chain = causes_of(run.rows, row)
-    return text + "".join(f"\n<- {moment(run, cause)}" for cause in chain)
+def _tick_marks(places: Sequence[float]) -> str:
+    """One path of upright ticks; those of one place are one tick, and moves are relative, as they are shorter."""
+    tenths = sorted({round(10 * x) for x in places})
+    moves = (f"m{(at - before) / 10:g}-4v4" for before, at in pairwise(tenths))
+    return f'<path class="tick" d="M{tenths[0] / 10:g}-2v4{"".join(moves)}"/>' if tenths else ""
+
+
+def _tip(run: CaseRun, rows: Sequence[Row]) -> str:
+    """The rows, each with the chain of its causes; a cause that two of them have is told once."""
+    lines = dict[str, None]()
+    for row in rows:
+        lines[moment(run, row)] = None
+        lines.update((f"<- {moment(run, cause)}", None) for cause in causes_of(run.rows, row))
+    return "\n".join(lines)
 
 
 def moment(run: CaseRun, row: Row) -> str:

@@ -1,7 +1,7 @@
 """What runs under an operator show while they are still quiet: the rows before their first fault.
 
-No quiet run of its own has an operator's pods; the starts of a fault scenario's workers lie before its first fault, and
-no phase is judged there.
+The starts of a fault scenario's workers lie before its first fault, and no phase is judged there. Of quiet runs only
+quiet-operated has an operator's pods.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PROBED_MS: Final = 10_000.0
 """Startup and readiness probes of an operator's workers look each 10 s (core/manifests.py; Slinky's as well)."""
+LOOK_MS: Final = VOLUME_POLL_NS / MS
 
 
 def quiet_part(rows: Sequence[Row]) -> list[Row]:
@@ -30,13 +31,14 @@ def mounted(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     """(bound, probes begin) of each worker's pod that gets ready, both as bounds in ms.
 
     Probes look first when the volumes are mounted, and from then on each 10 s: the pod is ready a whole number of
-    periods behind that. What the probe and its status take is part of it. One look of the kubelet is the least.
+    periods behind that. What the probe and its status take is part of it. One look of the kubelet is the least (half a
+    one, as clocks differ), and no pod takes a period more than that.
     """
     pods = PodSpans(rows)
     for uid, app in pods.app.items():
         bound, ready = pods.at("pod.scheduled", uid), pods.at("pod.ready", uid)
         if app == "slurmd" and bound is not None and ready is not None:
-            periods = (sum(ready) - sum(bound)) // 2 // PROBED_MS * PROBED_MS
-            first = max(ready[0] - periods, bound[1] + VOLUME_POLL_NS / MS)
-            if first < ready[1] - periods:
-                yield bound, (first, ready[1] - periods)
+            periods = (ready[1] - bound[0] - LOOK_MS / 2) // PROBED_MS * PROBED_MS
+            last = ready[1] - periods
+            if periods >= 0:
+                yield bound, (max(ready[0] - periods, min(bound[1] + LOOK_MS, last)), last)

@@ -8,7 +8,8 @@ log-normal law is fitted to the intervals by its likelihood; runs, and spans wit
 and fitted again: what three quiet runs do not tell stays in the file as spread between these fits. Runs with a phase
 that is judged are refused where they have a fault: calibrated and judged are never the same runs. quiet-restarts has
 faults and no phase: it kills idle and busy daemons one by one, and shows what their return takes; quiet-replaced
-does so with pods that are deleted without grace, quiet-deleted with grace, alone and in pairs.
+does so with pods that are deleted without grace, quiet-deleted with grace, alone and in pairs; quiet-operated with
+an operator's, which it scales away and back.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ BESIDE: Final = ("-alone", "-pair")
 """Laws of starts, by how many others start beside one."""
 ROUNDS: Final = 3
 """Looks of slurmctld's loop that lie further apart tell what a round takes."""
+BURST_MS: Final = 20
+"""slurmctld starts jobs that fit in one pass within so much of each other."""
+LEAST_BURST: Final = 4
+"""Fewer of them hardly wait: two CPUs take two launches in the time of one."""
 STALLED_MS: Final = 600.0
 """A run in which one row of 20 came later than this is left out: its host stood still, and it shows for how long."""
 
@@ -89,17 +94,20 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
     for run, folder in enumerate(used):
         history = load_run(folder)
         rows = list(history.rows())
-        if not any(row.kind == "fault.injected" for row in rows):
+        if any("array_task" in row.details for row in rows if row.kind == "job.started"):
+            _read_bursts(seen, run, rows)
+        elif not any(row.kind == "fault.injected" for row in rows):
             _read(seen, run, history, rows)
         elif _is_judged(folder):
             raise InputError("not a quiet run: a fault was injected", Where(str(folder)))
+        elif under_operator(folder):
+            _read_mounts(seen, run, rows)
         else:
             _read_restarts(seen, run, history, rows)
     before = {folder: read_manifest(folder) for folder in under_operators}
     before = {folder: manifest for folder, manifest in before.items() if _watch_delay_ms(manifest) <= STALLED_MS}
-    for run, folder in enumerate(before):
-        for bound, probed in mounted(quiet_part(list(load_run(folder).rows()))):
-            seen.add("volumes-mounted", run, bound, probed)
+    for run, folder in enumerate(before, len(used)):
+        _read_mounts(seen, run, quiet_part(list(load_run(folder).rows())))
     if not used or not seen.spans:
         raise InputError("no quiet run in pods here", hint="quiet-pods in --world kind makes one")
     return {
@@ -201,6 +209,14 @@ def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) 
         _read_back(seen, run, rows, pod.back)
 
 
+def _read_mounts(seen: Seen, run: int, rows: Sequence[Row]) -> None:
+    """An operator's pods until they are probed, by how many others were surely or perhaps on their way beside one."""
+    pods = list(mounted(rows))
+    for bound, probed in pods:
+        others = sum(one[0] < probed[1] and bound[0] < other[1] for one, other in pods) - 1
+        seen.add(f"volumes-mounted{BESIDE[others] if others < len(BESIDE) else ''}", run, bound, probed)
+
+
 def _read_back(seen: Seen, run: int, rows: Sequence[Row], back: Restart) -> None:
     """A node with a step tells its registration to 1 ms: its job is missed then."""
     seen.add(f"{back.app}-start", run, back.runs, back.serves)
@@ -231,6 +247,27 @@ def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> N
         seen.add("submit", run, (sent, sent), own.get("job.submitted"))
         seen.add("script-launch", run, own.get("job.started"), own.get("script.started"))
         seen.add("exit-notice", run, own.get("script.ended"), own.get("job.ended"))
+
+
+def _read_bursts(seen: Seen, run: int, rows: Sequence[Row]) -> None:
+    """Of jobs that slurmctld starts within BURST_MS: what a script's launch took on the mean, by their number."""
+    ran = {_task(row): bounds(row) for row in rows if row.kind == "script.started"}
+    bursts: list[list[Row]] = []
+    for row in rows:
+        if row.kind == "job.started" and _task(row) in ran:
+            if bursts and row.t_ns - bursts[-1][0].t_ns <= BURST_MS * MS:
+                bursts[-1].append(row)
+            else:
+                bursts.append([row])
+    for burst in bursts:
+        if len(burst) >= LEAST_BURST:
+            spans = [(ran[_task(row)], bounds(row)) for row in burst]
+            low, high = (sum(script[i] - row[1 - i] for script, row in spans) / len(burst) for i in (0, 1))
+            seen.add("launch-among", run, (0.0, 0.0), (low / len(burst), high / len(burst)))
+
+
+def _task(row: Row) -> tuple[int | None, object]:
+    return row.job_id, row.details.get("array_task")
 
 
 def _read_rounds(seen: Seen, run: int, looks: Sequence[Row]) -> None:

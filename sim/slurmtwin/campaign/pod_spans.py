@@ -12,8 +12,10 @@ from slurmtwin.contract.clock import MS
 if TYPE_CHECKING:
     from slurmtwin_reports.history import Row
 
-PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "claim.bound", "kube.event"})
-"""Changes that are written when they happen; the status of a container waits for the kubelet's next look."""
+PROMPT: Final = frozenset({"pod.created", "pod.scheduled", "pod.ready", "claim.bound", "kube.event"})
+"""Changes that are written when they happen; the status of a container waits for the kubelet's next look. That a pod is
+ready is asked of probed ones alone (before_faults.py), and a probe's answer is written at once (status_manager.go).
+"""
 STARTED_MS: Final = 50.0
 """The kubelet sends the event of a container's start when the runtime's call is back: at most so long after its process
 runs."""

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from slurmtwin_e2e.kind.doctor import Fact
 
 VERSIONS = ("22.05", "24.11", "26.05")
-QUIET: Final = ("quiet-pods", "quiet-single", "quiet-restarts", "quiet-replaced", "quiet-deleted")
+QUIET: Final = (
+    "quiet-pods",
+    "quiet-single",
+    "quiet-restarts",
+    "quiet-replaced",
+    "quiet-deleted",
+    "quiet-operated",
+    "quiet-array",
+)
 """Scenarios that a batch's durations are measured on."""
 
 
@@ -160,7 +168,7 @@ def _calibrate_pods(recordings: Path, out: str | None, since: datetime | None, a
     every = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
     recorded = [folder for folder in every if read_manifest(folder).parameters["epoch_ns"] >= begin_ns]
     quiet = [folder for folder in recorded if folder.parents[2].name in QUIET]
-    document = measure(quiet, [folder for folder in recorded if under_operator(folder)])
+    document = measure(quiet, [folder for folder in recorded if folder not in quiet and under_operator(folder)])
     if out:
         write_atomic(Path(out), document_text(document))
     header = ("median_ms", "low_ms", "high_ms", "sigma", "known_to_ms", "runs", "count")

@@ -68,9 +68,9 @@ runs took 4.7 to 12 ms of CPU a step. volume-fill is what ten containers of the 
 the begin of the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245
 ms, median 234, once 385 (200 MiB alone are written in 138 to 180).
 """
-STEPD_LINGERS: Final = (5, 480)
+STEPD_LINGERS: Final = (6, 800)
 """Of ends of runs that shared their node, how many were told by MESSAGE_EPILOG_COMPLETE: passes behind them that came
-at once, not at a look of slurmctld's loop (quiet-array, 26.05, three runs of 160 tasks: 2, 3 and 0)."""
+at once, not at a look of slurmctld's loop (quiet-array, 26.05, five runs of 160 tasks: 2, 3, 0, 0 and 1)."""
 SLURMD_AGAIN_MS: Final[Mapping[str, float]] = {"26.05": 30.0}
 """slurmd -Z in a pod, executed once more until it serves: what 40 restarts took beyond supervisord's rounds, less
 supervisor-spawn (slurmtwin_e2e.kind.supervised_restart: 47 ms, and 53 of slurmctld, which has its own start for that).
@@ -83,6 +83,11 @@ SLURMD_LESS_MS: Final = 18.0
 
 OF_PAIRS: Final = ("pod-start-pair", "container-start-pair")
 """Laws that the quiet runs of a batch show or not: without them a second start shares the host as others do."""
+OF_MOUNTS: Final = ("volumes-mounted-alone", "volumes-mounted-pair")
+"""Likewise, by how many others start beside one: without them all go by the law of many, one alone by two looks."""
+OF_BURSTS: Final = "launch-among"
+"""Likewise: without it scripts do not wait for each other."""
+_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS))
 
 Durations = dict[str, tuple[int, ...]]
 
@@ -108,7 +113,7 @@ def still_durations(path: Path = POD_DURATIONS_FILE) -> Durations:
 def usual_durations(drawn: Mapping[str, tuple[int, ...]]) -> Durations:
     """What is drawn, and of other names the calibrated median; laws of pairs are those of the drawn batch, or none."""
     still = still_durations()
-    return {name: still[name] for name in still if not drawn or name not in OF_PAIRS} | dict(drawn)
+    return {name: still[name] for name in still if not drawn or name not in _MAY_LACK} | dict(drawn)
 
 
 def lingering_shares() -> tuple[float, ...]:
@@ -164,7 +169,7 @@ def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:  # noqa: AR
     found = unseen | document["durations"]
     if "slurmctld-start" in found:
         found = {"slurmd-start": _slurmd(found["slurmctld-start"])} | found
-    odd = sorted((set(found) ^ set(DURATIONS)) - set(OF_PAIRS))
+    odd = sorted((set(found) ^ set(DURATIONS)) - _MAY_LACK)
     if odd:
         raise InputError(f"durations: {odd[0]} is {'unknown' if odd[0] in found else 'missing'}", Where(str(path)))
     return {name: found[name] for name in DURATIONS if name in found}

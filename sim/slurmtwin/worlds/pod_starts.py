@@ -10,7 +10,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin.worlds.kubelet_phases import REMOUNT_NS
-from slurmtwin.worlds.pod_durations import OF_PAIRS
+from slurmtwin.worlds.pod_durations import OF_MOUNTS, OF_PAIRS
 from slurmtwin.worlds.pod_services import NO_IMAGE
 
 if TYPE_CHECKING:
@@ -92,13 +92,14 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
     are there share the host.
 
     Probes tick from the end of the mounts on. An operator's pods are later: their Secrets are not there at the first
-    look. How much later workers are that start together shows before each fault; one alone is by a look.
+    look. How much later shows before each fault, and in quiet-operated by how many others are on their way.
     """
     many, few = StartLaw.of(world, ""), [StartLaw.of(world, "-alone")]
     if world.has(*OF_PAIRS):
         few.append(StartLaw.of(world, "-pair"))
     back = world.draw("container-restart")
     together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
+    mounts = {others: world.draw(name) for others, name in enumerate(OF_MOUNTS) if world.has(name)}
     parts: dict[str, tuple[StartLaw, int]] = {}
     """Pod with a sandbox -> the law it began by, and its container's part."""
 
@@ -134,8 +135,10 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
     def mount() -> int:
         if not under_operator:
             return VOLUME_POLL_NS
-        alone = mounting.alone and sharing.alone
-        return mounting.stands(2 * VOLUME_POLL_NS if alone else max(VOLUME_POLL_NS, together()))
+        drawn = mounts.get(mounting.under_way)
+        if drawn is None:
+            drawn = (lambda: 2 * VOLUME_POLL_NS) if mounting.alone and sharing.alone else together
+        return mounting.stands(max(VOLUME_POLL_NS, drawn()))
 
     loop, clean_up = world.streams.uniform_ns("volumes.unmounted", 0, REMOUNT_NS), world.draw("clean-up")
     return replace(

@@ -46,7 +46,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import SLURMD_AGAIN_MS, lingering_shares, usual_durations
+from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, lingering_shares, usual_durations
 from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -167,7 +167,9 @@ class PodWorld(TwinWorld):
         return values[len(values) // 2]
 
     def _noise(self, streams: RandomStreams) -> HostNoise | None:  # noqa: ARG002  its streams have names
-        return HostNoise(self.draw("script-launch"), self.draw("exit-notice"), self._lingers())
+        one_host = self._times.submit_ns and self.has(OF_BURSTS)  # else nothing says that nodes share a machine
+        among_ns = self.draw(OF_BURSTS) if one_host else None
+        return HostNoise(self.draw("script-launch"), self.draw("exit-notice"), self._lingers(), among_ns)
 
     def _lingers(self) -> Callable[[], bool]:
         """How often a slurmstepd is still there, for each end of a run that shared its node."""

@@ -19,6 +19,7 @@ from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.pod_durations import (
     EARLIER_BATCHES,
+    OF_MOUNTS,
     OF_PAIRS,
     POD_DURATIONS_FILE,
     POINTS,
@@ -343,7 +344,59 @@ def test_laws_of_pairs_are_those_of_the_batch_or_none() -> None:
     """Older quiet runs had no pairs."""
     _, earlier = EARLIER_BATCHES[0]
     assert not set(OF_PAIRS) & set(usual_durations(drawn_durations(0, earlier)))
-    assert set(OF_PAIRS) <= set(usual_durations({}))
+    assert set(OF_PAIRS + OF_MOUNTS) <= set(usual_durations({}))
+
+
+def operated_run(folder: Path, bounds_ms: dict[str, int], software: dict[str, str]) -> Path:
+    """A run of quiet-operated: a scaling, and pods behind it that are bound then and ready 10.7 s later."""
+    fault = {"kind": "operator.scale", "target": "workers", "count": 8}
+    rows = [Event(0, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault}))]
+    for uid, at_ms in bounds_ms.items():
+        rows += stamped(at_ms * MS, Kind.POD_SCHEDULED, uid, (at_ms + 5) * MS, len(rows), 5 * MS)
+    for uid, at_ms in bounds_ms.items():
+        ready = (at_ms + 10_700) * MS
+        rows += stamped(ready, Kind.POD_READY, uid, ready + 5 * MS, len(rows), 5 * MS)
+    manifest = Manifest(
+        world="kind", scenario="quiet-operated", scenario_sha256="", seed=0, parameters={"epoch_ns": 0},
+        results={"run_id": "operated-1", "watch_delay_ms": {"p95": 5.0}}, software=software,
+    )  # fmt: skip
+    made = write_run(folder, history_of(manifest, rows), "events.jsonl.gz")
+    scenario = load_scenario(Path("scenarios/faults/quiet-operated.yaml"))
+    (made / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
+    return made
+
+
+def test_mounts_of_an_operators_pods_are_told_by_how_many_are_on_their_way(tmp_path: Path) -> None:
+    """One alone, two, and three that are bound within half a second."""
+    together = {"a": 25_000, "b": 32_000, "c": 32_100, "d": 39_000, "e": 39_100, "f": 39_200}
+    found = measure([operated_run(tmp_path / "a", together, {"operator": "0.1.0"})])["durations"]
+    counts = {name: entry["count"] for name, entry in found.items()}
+    assert counts == {"volumes-mounted": 3, "volumes-mounted-alone": 1, "volumes-mounted-pair": 2}
+    assert all(entry["median_ms"] == pytest.approx(700, abs=15) for entry in found.values())
+
+
+def array_run(folder: Path, waves: int, tasks: int, launch_ms: int) -> Path:
+    """Tasks that slurmctld starts together, whose scripts run so long after that."""
+    rows = []
+    for wave in range(waves):
+        for task in range(tasks):
+            detail = json.dumps({"array_task": wave * tasks + task, "by": "main"})
+            at = wave * 3 * SECOND + task * MS
+            rows.append(Event(at, Kind.JOB_STARTED, "slurmctld", job_id=1, detail=detail))
+            rows.append(Event(at + launch_ms * MS, Kind.SCRIPT_STARTED, "slurmd", job_id=1, detail=detail))
+    manifest = Manifest(
+        world="kind", scenario="quiet-array", scenario_sha256="", seed=0, parameters={"epoch_ns": 0},
+        results={"run_id": "array-1"},
+    )  # fmt: skip
+    return write_run(folder, history_of(manifest, sorted(rows, key=lambda row: row.t_ns)), "events.jsonl.gz")
+
+
+def test_scripts_that_begin_together_tell_what_each_of_them_adds(tmp_path: Path) -> None:
+    """Eight that take 96 ms: 12 by their number, a wave being one span; three are too few, nothing else is read."""
+    found = measure([array_run(tmp_path / "a", 5, 8, 96), array_run(tmp_path / "b", 5, 3, 96)])["durations"]
+    assert list(found) == ["launch-among"]
+    assert (found["launch-among"]["runs"], found["launch-among"]["count"]) == (1, 5)
+    assert found["launch-among"]["median_ms"] == pytest.approx(12, rel=0.02)
 
 
 def test_a_recording_has_the_durations_of_its_own_batch() -> None:

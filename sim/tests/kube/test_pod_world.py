@@ -234,6 +234,22 @@ def test_two_pods_that_start_together_go_by_the_law_of_pairs() -> None:
     assert [max(spans[f"w-{n}"], spans[f"w-{n + 1}"]) for n in (4, 6, 8, 10)] == pytest.approx([2.0] * 4, abs=0.05)
 
 
+def test_an_operators_pods_are_mounted_by_the_law_of_how_many_are_on_their_way() -> None:
+    """quiet-operated makes two at 25 s, one at 90 s and four at 118 s: the last of each is ready by its own law."""
+    laws = {"-alone": 1000 * MS, "-pair": 2000 * MS, "": 4000 * MS}
+    durations = still_durations() | {f"volumes-mounted{name}": (ns,) for name, ns in laws.items()}
+    rows = play("quiet-operated", durations=durations)
+    bound: dict[str, int] = {}
+    took: list[tuple[float, float]] = []
+    for row in rows:
+        if row.actor == "apiserver" and row.kind is Kind.POD_SCHEDULED and row.pod_uid:
+            bound[row.pod_uid] = row.t_ns
+        elif row.actor == "apiserver" and row.kind is Kind.POD_READY and row.pod_uid in bound and row.t_ns > 0:
+            took.append((bound[row.pod_uid] / SECOND, (row.t_ns - bound[row.pod_uid]) / SECOND - 10))
+    for low, high, law in ((25, 27, 2.0), (90, 92, 1.0), (118, 120, 4.0)):
+        assert max(one for at, one in took if low <= at <= high) == pytest.approx(law, abs=0.15)
+
+
 def test_without_a_law_of_pairs_two_pods_share_the_host() -> None:
     """A sandbox beside one other has 122 % of 144 % of the law of many; its container starts alone."""
     durations = {name: values for name, values in still_durations().items() if name not in OF_PAIRS}

@@ -1,4 +1,6 @@
-"""A slurmstepd that TERMINATE still finds: slurmd reports by message, and slurmctld looks at once."""
+"""Short tasks that begin and end together: launches share the host, and a slurmstepd that TERMINATE still finds makes
+slurmd report by message, so slurmctld looks at once.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds import pod_durations
+from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 ARRAY = Path("scenarios/faults/quiet-array.yaml")
@@ -39,3 +43,24 @@ def test_a_run_that_is_alone_on_its_node_never_lingers(monkeypatch: pytest.Monke
     always = rows_of(ALONE)
     monkeypatch.setattr(pod_durations, "STEPD_LINGERS", (0, 100))
     assert always == rows_of(ALONE)
+
+
+def launches(durations: dict[str, tuple[int, ...]], recorded: bool) -> list[int]:
+    """Of the first eight tasks of quiet-array: ms until their scripts run, in order."""
+    times = StartTimes(submit_ns={1: SECOND}) if recorded else StartTimes()
+    options = TwinOptions(seed=0, keep=True, durations=durations, times=times)
+    rows = list(run_scenario(load_scenario(ARRAY), ARRAY.parent, options).kept or [])
+    began = [row.t_ns for row in rows if row.kind == Kind.JOB_STARTED][:8]
+    ran = [row.t_ns for row in rows if row.kind == Kind.SCRIPT_STARTED][:8]
+    assert max(began) - min(began) < 20 * MS
+    return [(at - began[0]) // MS for at in ran]
+
+
+def test_launches_that_begin_together_share_the_recorded_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight at 12 ms: half of the work is shared, half is done in turn, so the first takes 60 ms, the last 144."""
+    monkeypatch.setattr(pod_durations, "STEPD_LINGERS", (0, 100))
+    held = still_durations() | {"script-launch": (30 * MS,), "launch-among": (12 * MS,)}
+    assert launches(held, recorded=True) == pytest.approx([60 + 12 * place for place in range(8)], abs=3)
+    assert launches(held, recorded=False) == pytest.approx([30] * 8, abs=6), "nodes may be machines of their own"
+    without = {name: values for name, values in held.items() if name != "launch-among"}
+    assert launches(without, recorded=True) == pytest.approx([30] * 8, abs=6)

@@ -75,3 +75,5 @@ class HostNoise:
     exit_notice_ns: Callable[[], int]
     lingers: Callable[[], bool] | None = None
     """A run that shared its node has ended, and TERMINATE still finds its slurmstepd; None: never."""
+    among_ns: Callable[[], int] | None = None
+    """Launches that begin together take so many times their number on the mean; None: as one alone."""
