@@ -67,6 +67,8 @@ class Burst:
         """How much longer the launch of this place, from 1, takes than one alone, when no other one can join."""
         if not self.among_ns:
             return self._turns_ns
+        if self.count == 1:
+            return 0
         return max(0, (self.count + 2 * place) * self.among_ns // 2 - (self.closes_ns - self.begun_ns))
 
 
