@@ -40,6 +40,8 @@ class Sharing:
     def __init__(self, env: Environment) -> None:
         self._env = env
         self._ends_ns: list[int] = []
+        self.joined_ns = 0
+        """When the last start came to those under way."""
 
     @property
     def under_way(self) -> int:
@@ -76,14 +78,30 @@ class StartLaw:
 
     pod: Draw
     container: Draw
-    middle_ns: int
-    """The container's median."""
+    pod_ns: int
+    """The pod's median."""
+    container_ns: int
+    """The container's."""
 
     @classmethod
     def of(cls, world: PodWorld, beside: str) -> StartLaw:
         """Of the durations pod-start and container-start with that ending."""
-        name = f"container-start{beside}"
-        return cls(world.draw(f"pod-start{beside}"), world.draw(name), world.middle(name))
+        names = f"pod-start{beside}", f"container-start{beside}"
+        return cls(*map(world.draw, names), *map(world.middle, names))
+
+    def late_ns(self, by: StartLaw, shared_ns: int) -> int:
+        """What a start under this law loses while it goes on by a slower one for so long."""
+        return max(0, shared_ns * (by.pod_ns - self.pod_ns) // self.pod_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A pod with a sandbox whose container is still to come."""
+
+    by: StartLaw
+    part_ns: int
+    """Of its start, the container's."""
+    at_ns: int
 
 
 def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> StartCosts:
@@ -100,8 +118,8 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
     back = world.draw("container-restart")
     together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
     mounts = {others: world.draw(name) for others, name in enumerate(OF_MOUNTS) if world.has(name)}
-    parts: dict[str, tuple[StartLaw, int]] = {}
-    """Pod with a sandbox -> the law it began by, and its container's part."""
+    begun: dict[str, Begun] = {}
+    clock = world.env
 
     def law() -> StartLaw:
         others = sharing.under_way
@@ -114,20 +132,23 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
         by = law()
         left_ns = by.pod() - VOLUME_POLL_NS
         part_ns = min(by.container(), max(0, left_ns - LEAST_SANDBOX_NS))
-        parts[uid] = by, part_ns
+        sharing.joined_ns = clock.now_ns
+        begun[uid] = Begun(by, part_ns, clock.now_ns)
         return stands(by, max(LEAST_SANDBOX_NS, left_ns - part_ns))
 
     def start(uid: str) -> int:
-        by = law()
-        planned, part_ns = parts.pop(uid, (None, 0))
-        if planned is None:  # not the pod's first container
-            part_ns = by.container()
-        elif planned is not by:  # others came or went meanwhile: its own draw, by the other law's measure
-            part_ns = part_ns * by.middle_ns // planned.middle_ns
-        return stands(by, part_ns)
+        by, own = law(), begun.pop(uid, None)
+        if own is None:  # not the pod's first container
+            return stands(by, by.container())
+        if own.by is by:
+            return stands(by, own.part_ns)
+        # others came or went meanwhile: its own draw by the other law's measure, and what its sandbox lost to them
+        shared_ns = clock.now_ns - max(own.at_ns, sharing.joined_ns)
+        return stands(by, own.part_ns * by.container_ns // own.by.container_ns) + own.by.late_ns(by, shared_ns)
 
     def restart() -> int:
         drawn_ns = back()
+        sharing.joined_ns = clock.now_ns
         if sharing.under_way < len(few):
             return sharing.stands(drawn_ns)
         return sharing.takes_ns(round(drawn_ns * (1 + BESIDE * QUIET_BESIDE)))  # it was measured alone
