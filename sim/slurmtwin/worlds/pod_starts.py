@@ -86,8 +86,8 @@ class StartLaw:
     @classmethod
     def of(cls, world: PodWorld, beside: str) -> StartLaw:
         """Of the durations pod-start and container-start with that ending."""
-        names = f"pod-start{beside}", f"container-start{beside}"
-        return cls(*map(world.draw, names), *map(world.middle, names))
+        pod, container = f"pod-start{beside}", f"container-start{beside}"
+        return cls(world.draw(pod), world.draw(container), world.middle(pod), world.middle(container))
 
     def late_ns(self, by: StartLaw, shared_ns: int) -> int:
         """What a start under this law loses while it goes on by a slower one for so long."""
