@@ -236,7 +236,15 @@ TWIN_ONLY = (
     "x82-dead-kubelet",
 )
 """Designs, switches and autoscalers that no cluster of ours has: refused there, played by the twin."""
-QUIET = ("quiet-single", "quiet-array", "quiet-restarts", "quiet-replaced", "quiet-deleted", "quiet-operated")
+QUIET = (
+    "quiet-single",
+    "quiet-array",
+    "quiet-restarts",
+    "quiet-replaced",
+    "quiet-deleted",
+    "quiet-drained",
+    "quiet-operated",
+)
 """Runs without a prediction: durations are fitted to them."""
 
 

@@ -8,8 +8,8 @@ log-normal law is fitted to the intervals by its likelihood; runs, and spans wit
 and fitted again: what three quiet runs do not tell stays in the file as spread between these fits. Runs with a phase
 that is judged are refused where they have a fault: calibrated and judged are never the same runs. quiet-restarts has
 faults and no phase: it kills idle and busy daemons one by one, and shows what their return takes; quiet-replaced
-does so with pods that are deleted without grace, quiet-deleted with grace, alone and in pairs; quiet-operated with
-an operator's, which it scales away and back.
+does so with pods that are deleted without grace, quiet-deleted with grace, alone and in pairs, quiet-drained with
+those of machines that it drains; quiet-operated with an operator's, which it scales away and back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
-from slurmtwin.campaign.pod_spans import Interval, PodSpans, Restart, bounds, replaced, restarts
+from slurmtwin.campaign.pod_spans import Interval, PodSpans, Restart, bounds, evictions, replaced, restarts
 from slurmtwin.campaign.recorded_starts import rounds_between
 from slurmtwin.campaign.recordings import recorded_scenario
 from slurmtwin.contract.clock import MS, SECOND
@@ -192,6 +192,8 @@ def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) 
     """Daemons that come back in their pods or in new ones."""
     if not steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
         _read_rounds(seen, run, [row for row in rows if row.kind in ("node.pinged", "slurmctld.started")])
+    for asked, marked in evictions(rows):
+        seen.add("eviction", run, asked, marked)
     for one in restarts(rows):
         seen.add("container-restart", run, one.synced, one.runs)
         _read_back(seen, run, rows, one)

@@ -21,6 +21,8 @@ STARTED_MS: Final = 50.0
 runs."""
 UNMOUNTED_MS: Final = 250.0
 """So long behind an end the pod's volumes are surely unmounted: two loops of 100 ms see it (volume_manager.go)."""
+DRAINED_MS: Final = 2000.0
+"""kubectl asks again for a refused eviction after 5 s; those that are granted are marked sooner than that."""
 Interval = tuple[float, float]
 """Bounds of a span in ms."""
 KINDS: Final = frozenset({"pod.created", "pod.scheduled", "container.started", "pod.ready"})
@@ -203,6 +205,18 @@ def replaced(rows: Sequence[Row]) -> Iterator[Replaced]:
         low, high = bounds(bound, receipts.get(bound.seq))[0], back.synced[1]
         ends = _ends(rows, gone, next((row for row in later if row.kind == "container.ended"), None))
         yield Replaced(not marked.value, mark, end, new, ends, (min(low, high), high), checked, back)
+
+
+def evictions(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each drain: when it was asked for, and when each of its pods was marked, within DRAINED_MS."""
+    from slurmtwin_reports.history import fault_of
+
+    for place, asked in enumerate(rows):
+        if asked.kind == "fault.injected" and fault_of(asked).get("kind") == "kube_node.drain":
+            begun = bounds(asked)
+            for row in rows[place + 1 :]:
+                if row.kind == "pod.deleting" and row.actor == "collector" and bounds(row)[1] < begun[1] + DRAINED_MS:
+                    yield begun, bounds(row)
 
 
 def _ends(rows: Sequence[Row], gone: Row, ended: Row | None) -> tuple[Interval, Interval] | None:

@@ -25,6 +25,7 @@ QUIET: Final = (
     "quiet-restarts",
     "quiet-replaced",
     "quiet-deleted",
+    "quiet-drained",
     "quiet-operated",
     "quiet-array",
 )

@@ -24,6 +24,7 @@ DURATIONS: Final[dict[str, str]] = {
     "forced-removal": "a pod is marked by a deletion without grace until its object is gone",
     "set-status": "the same mark until the controller of its StatefulSet has written the set's status, and goes on",
     "clean-up": "the relist by which a kubelet ends a pod until its object is gone, its volumes being unmounted",
+    "eviction": "a drain is asked for until a pod of its node is marked",
     "claim-bind": "a claim of a new volume is created until it is bound",
     "slurmctld-start": "slurmctld's container runs until slurmctld serves",
     "slurmd-start": "slurmd's container runs until slurmd serves, slurmctld being there",

@@ -87,7 +87,9 @@ OF_MOUNTS: Final = ("volumes-mounted-alone", "volumes-mounted-pair")
 """Likewise, by how many others start beside one: without them all go by the law of many, one alone by two looks."""
 OF_BURSTS: Final = "launch-among"
 """Likewise: without it scripts do not wait for each other."""
-_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS))
+OF_EVICTIONS: Final = "eviction"
+"""Likewise: without it a drain's evictions take two requests, and all pods are marked at once."""
+_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS, OF_EVICTIONS))
 
 Durations = dict[str, tuple[int, ...]]
 

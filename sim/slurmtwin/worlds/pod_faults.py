@@ -106,6 +106,8 @@ class ClusterFaults:
         self.dispatcher_cut = False
         """No packet passes between slurmrestd and the dispatcher of several clusters."""
         self.asks: Callable[[], int] = lambda: 0
+        self.evicts: Callable[[], int] | None = None
+        """A drain is asked for until one of its evictions is, where the batch's quiet runs show it."""
         """What a request of kubectl takes."""
         self.tarpit = False
         """slurmrestd takes connections and answers nobody."""
@@ -343,7 +345,12 @@ class ClusterFaults:
             here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
             self.draining += 1
             order = {pod.meta.key: pod.meta.uid for pod in here}, EVICT_AGAIN_NS + self.refusal()
-            self._env.call_in(self.asks() + self.asks(), self._drain, order)  # the cordon's answer, then the evictions
+            if self.evicts is None:
+                self._env.call_in(self.asks() + self.asks(), self._drain, order)  # the cordon's answer, then the rest
+            else:
+                for pod in here:
+                    self._env.call_in(self.evicts(), self._evict, pod.meta.key)
+                self._env.call_in(order[1], self._drain, order)
         return lambda: patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
 
     def _drain(self, order: tuple[dict[str, str], int]) -> None:

@@ -46,7 +46,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, lingering_shares, usual_durations
+from slurmtwin.worlds.pod_durations import OF_BURSTS, OF_EVICTIONS, SLURMD_AGAIN_MS, lingering_shares, usual_durations
 from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -364,6 +364,9 @@ class KubePart:
         self.faults.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
         self.faults.refusal = streams.uniform_ns("kubectl.refusal", *REFUSAL_NS)
         self.faults.asks = streams.uniform_ns("kubectl.request", *REQUEST_NS)
+        if world.has(OF_EVICTIONS):
+            marked = world.draw(OF_EVICTIONS)
+            self.faults.evicts = lambda: max(0, marked() - sum(REQUEST_NS) // 2)
 
     def _settings(self, options: TwinOptions) -> DaemonPods:
         """Daemons serve for the first time when a recording says so, where their container runs by then."""
