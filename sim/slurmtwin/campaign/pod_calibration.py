@@ -192,8 +192,11 @@ def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) 
     """Daemons that come back in their pods or in new ones."""
     if not steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
         _read_rounds(seen, run, [row for row in rows if row.kind in ("node.pinged", "slurmctld.started")])
-    for asked, marked in evictions(rows):
+    drained = list(evictions(rows))
+    for asked, marked in drained:
         seen.add("eviction", run, asked, marked)
+    if drained:
+        return  # up to four pods of a machine come back at once, by no law of a start alone or in pairs
     for one in restarts(rows):
         seen.add("container-restart", run, one.synced, one.runs)
         _read_back(seen, run, rows, one)

@@ -41,6 +41,8 @@ ALL_NODES: Final = "all"
 """As the target of a pause: every machine of the cluster."""
 EVICT_AGAIN_NS: Final = 5 * SECOND
 """kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
+REQUEST_NS: Final = (4 * MS, 20 * MS)
+"""A request to the API server of a cluster on one host."""
 REST_PROBED_NS: Final = 10 * SECOND
 REST_UNREADY_NS: Final = 21 * SECOND
 """slurmrestd is probed each 10 s by TCP, with 1 s to answer; the third failure makes its pod unready
@@ -106,9 +108,9 @@ class ClusterFaults:
         self.dispatcher_cut = False
         """No packet passes between slurmrestd and the dispatcher of several clusters."""
         self.asks: Callable[[], int] = lambda: 0
-        self.evicts: Callable[[], int] | None = None
-        """A drain is asked for until one of its evictions is, where the batch's quiet runs show it."""
         """What a request of kubectl takes."""
+        self.marked: Callable[[], int] | None = None
+        """A drain is asked for until one of its pods is marked, where the batch's quiet runs show it."""
         self.tarpit = False
         """slurmrestd takes connections and answers nobody."""
         self._api_back_ns = api_back_ns
@@ -345,11 +347,11 @@ class ClusterFaults:
             here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
             self.draining += 1
             order = {pod.meta.key: pod.meta.uid for pod in here}, EVICT_AGAIN_NS + self.refusal()
-            if self.evicts is None:
+            if self.marked is None:
                 self._env.call_in(self.asks() + self.asks(), self._drain, order)  # the cordon's answer, then the rest
             else:
                 for pod in here:
-                    self._env.call_in(self.evicts(), self._evict, pod.meta.key)
+                    self._env.call_in(max(0, self.marked() - sum(REQUEST_NS) // 2), self._evict, pod.meta.key)
                 self._env.call_in(order[1], self._drain, order)
         return lambda: patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
 

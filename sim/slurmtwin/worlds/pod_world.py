@@ -47,7 +47,7 @@ from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import OF_BURSTS, OF_EVICTIONS, SLURMD_AGAIN_MS, lingering_shares, usual_durations
-from slurmtwin.worlds.pod_faults import REFUSAL_NS, REST_PROBED_NS, ClusterFaults
+from slurmtwin.worlds.pod_faults import REFUSAL_NS, REQUEST_NS, REST_PROBED_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
@@ -76,11 +76,10 @@ LEAD_NS: Final = 14 * SECOND
 """Pods are created so long before their daemons are to serve: quiet runs need 5 to 13 s (docs/kind-slurm.md)."""
 SETTLED_NS: Final = 2 * SECOND
 """The cluster itself is there so long before anything is created in it."""
-REQUEST_NS: Final = (4 * MS, 20 * MS)
 WATCH_NS: Final = (1 * MS, 8 * MS)
 RECEIPT_NS: Final = (5 * MS, 40 * MS)
-"""A request, a watch of a component, and the collector's watch from outside, of a cluster on one host: the last is what
-quiet runs show (docs/kind-slurm.md, watch_delay_ms), the others are part of it."""
+"""A watch of a component, and the collector's from outside, of a cluster on one host: the last is what quiet runs show
+(docs/kind-slurm.md, watch_delay_ms), the other is part of it, as a request is (REQUEST_NS)."""
 GRACE: Final = "node-monitor-grace-period"
 SLURMD_BYTES: Final = 5 << 20
 """What slurmd frees when the kernel takes it (models/slurm_pods/settings.py)."""
@@ -364,9 +363,7 @@ class KubePart:
         self.faults.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
         self.faults.refusal = streams.uniform_ns("kubectl.refusal", *REFUSAL_NS)
         self.faults.asks = streams.uniform_ns("kubectl.request", *REQUEST_NS)
-        if world.has(OF_EVICTIONS):
-            marked = world.draw(OF_EVICTIONS)
-            self.faults.evicts = lambda: max(0, marked() - sum(REQUEST_NS) // 2)
+        self.faults.marked = world.draw(OF_EVICTIONS) if world.has(OF_EVICTIONS) else None
 
     def _settings(self, options: TwinOptions) -> DaemonPods:
         """Daemons serve for the first time when a recording says so, where their container runs by then."""

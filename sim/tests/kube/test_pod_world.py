@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.worlds.pod_durations import OF_PAIRS, still_durations
+from slurmtwin.worlds.pod_durations import OF_EVICTIONS, OF_PAIRS, still_durations
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -215,13 +216,25 @@ def test_the_second_pod_of_an_ordered_set_follows_the_first_before_time_zero() -
     assert made["slurmctld-0"] < made["slurmctld-1"] < made["slurmctld-0"] + 10 < 0
 
 
-def test_a_drain_evicts_all_pods_of_its_machine_at_once() -> None:
-    """Two requests behind the order of it: the cordon's answer, and the evictions."""
-    rows = play("x43-drain-no-budget")
+def marked_behind_a_drain(durations: Mapping[str, tuple[int, ...]]) -> list[int]:
+    """Time of each pod's eviction behind the drain, ns."""
+    rows = play("x43-drain-no-budget", durations=durations)
     at = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
-    marked = {row.t_ns - at for row in rows if row.kind is Kind.POD_DELETING and row.actor == "apiserver"}
+    return [row.t_ns - at for row in rows if row.kind is Kind.POD_DELETING and row.actor == "apiserver"]
+
+
+def test_a_drain_evicts_all_pods_of_its_machine_at_once() -> None:
+    """Without a law of evictions two requests behind the order of it: the cordon's answer, and the evictions."""
+    marked = set(marked_behind_a_drain({n: v for n, v in still_durations().items() if n != OF_EVICTIONS}))
     assert len(marked) == 1
     assert 8 * MS <= marked.pop() <= 40 * MS
+
+
+def test_each_eviction_of_a_drain_takes_what_quiet_runs_show() -> None:
+    """But for what its request is beside a usual one, 4 to 20 ms."""
+    marked = marked_behind_a_drain(still_durations() | {OF_EVICTIONS: (300 * MS,)})
+    assert len(marked) == 2
+    assert all(292 * MS <= span <= 308 * MS for span in marked)
 
 
 def test_two_pods_that_start_together_go_by_the_law_of_pairs() -> None:

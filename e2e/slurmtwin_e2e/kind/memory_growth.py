@@ -1,0 +1,83 @@
+"""How long a job takes to outgrow its container: `python -m slurmtwin_e2e.kind.memory_growth`.
+
+The batch script of every job (slurm_images/files/job) runs in containers of the pods' image with a memory limit,
+without a cluster and without Slurm. `hog` asks it to grow, and the time is from the signal until the kernel's kill has
+ended the script; `fill` writes a volume in memory full, beside a process that is larger than all others, and the time
+is from the begin of the writing until that one is killed (worlds/pod_durations.py: growth-*, volume-fill).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from slurmtwin.contract.errors import EnvironmentMissingError
+from slurmtwin_e2e.docker import LABEL, docker
+
+HOG: Final = r"""
+SLURM_JOB_ID=1 SLURMD_NODENAME=w-0 /opt/slurmtwin/job 1 1000 0 & script=$!
+sleep 1
+echo "$EPOCHREALTIME"; kill -USR1 "$script"; wait "$script"; echo "$EPOCHREALTIME"
+"""
+FILL: Final = r"""
+python3 -c 'import time; kept = bytearray(b"x" * (32 << 20)); time.sleep(600)' & victim=$!
+sleep 1
+echo "$EPOCHREALTIME"; head -c 1G /dev/zero > /scratch/fill & wait "$victim"; echo "$EPOCHREALTIME"
+"""
+PROGRAMS: Final = {"hog": HOG, "fill": FILL}
+
+
+def measure(version: str, what: str, count: int, memory: str, cpus: str) -> list[float]:
+    """Seconds of `count` containers, one after the other. Raises EnvironmentMissingError without Docker or the image,
+    or where the kernel killed the container before it told its times.
+    """
+    own = f"slurmtwin-growth-{secrets.token_hex(4)}"
+    limits = ("--memory", memory, "--memory-swap", memory, *(("--cpus", cpus) if cpus else ()))
+    found = []
+    for _ in range(count):
+        done = docker(
+            "run", "--rm", "--label", f"{LABEL}={own}", "--network", "none", *limits, "--tmpfs", "/scratch:size=1g",
+            "--tmpfs", "/evidence", "--entrypoint", "bash", f"slurmtwin/pod:{version}", "-c", PROGRAMS[what],
+            check=False, limit_s=120,
+        )  # fmt: skip
+        found.append(span(done.stdout, done.stderr))
+    return found
+
+
+def span(text: str, errors: str = "") -> float:
+    """Between the two times that a program told, in seconds. Raises EnvironmentMissingError where one is missing."""
+    times = text.split()
+    if len(times) != 2:
+        raise EnvironmentMissingError(f"the container told {len(times)} of 2 times: {errors.strip()[-400:]}")
+    return float(times[1]) - float(times[0])
+
+
+def summary(found: Sequence[float]) -> dict[str, Any]:
+    """Median, least and most, and each, in ms."""
+    each = [round(1000 * one, 1) for one in found]
+    ends = {"median_ms": statistics.median(each), "least_ms": min(each), "most_ms": max(each)} if each else {}
+    return {"count": len(each), **ends, "each_ms": each}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print JSON. Exit 0."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=sorted(PROGRAMS))
+    parser.add_argument("--version", default="26.05", help="of Slurm; its image of pods is there")
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--memory", default="256m", help="limit of a container, without swap")
+    parser.add_argument("--cpus", default="", help="its CPU limit, 0.1 as in x63-oom-process; none unless told")
+    options = parser.parse_args(arguments)
+    found = summary(measure(options.version, options.what, options.count, options.memory, options.cpus))
+    asked = {"what": options.what, "version": options.version, "memory": options.memory, "cpus": options.cpus or None}
+    sys.stdout.write(json.dumps(asked | found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

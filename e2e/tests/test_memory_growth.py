@@ -1,0 +1,27 @@
+"""What a job's growth in a container is counted as."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurmtwin.contract.errors import EnvironmentMissingError
+from slurmtwin_e2e.kind.memory_growth import span, summary
+
+
+def test_a_span_lies_between_the_two_times_that_were_told() -> None:
+    """In unix seconds, as bash has them."""
+    assert span("1795371360.250000\n1795371362.000000\n") == pytest.approx(1.75)
+
+
+def test_a_container_that_was_killed_whole_is_an_error() -> None:
+    """It told when it began, and no end: nothing to count."""
+    with pytest.raises(EnvironmentMissingError, match=r"told 1 of 2 times: no such image"):
+        span("1795371360.250000\n", "no such image\n")
+
+
+def test_median_and_ends_are_told_in_milliseconds() -> None:
+    """And each of them; of nothing, nothing."""
+    found = summary([0.2, 0.18, 0.385])
+    assert (found["count"], found["median_ms"], found["least_ms"], found["most_ms"]) == (3, 200.0, 180.0, 385.0)
+    assert found["each_ms"] == [200.0, 180.0, 385.0]
+    assert summary([]) == {"count": 0, "each_ms": []}
