@@ -53,7 +53,7 @@ def test_the_part_of_the_container_moves_no_pods_start() -> None:
 
 
 def costs_by(clock: SimpleNamespace) -> StartCosts:
-    """Alone a start takes 1 s, of two 2 s, of more 3 s, 0.4 of each its container's; one that comes back takes 0.2 s."""
+    """A start takes 1 s alone, 2 s of two and 3 s of more, 0.4 of that its container; one that comes back 0.2 s."""
     durations = {
         "pod-start": 3000, "container-start": 1200, "pod-start-alone": 1000, "container-start-alone": 400,
         "pod-start-pair": 2000, "container-start-pair": 800, "container-restart": 200, "volumes-mounted": 100,
