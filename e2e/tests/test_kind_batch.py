@@ -12,6 +12,7 @@ import pytest
 
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.kubernetes import Kubelet, KubernetesCluster, NodeGroup
+from slurmtwin.contract.manifest import read_manifest
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin_e2e.kind import batch, lifecycle
 
@@ -55,3 +56,19 @@ def test_a_running_cluster_of_another_kind_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(batch, "is_made_of", lambda _name, section: section == other)
     with pytest.raises(InputError, match="x52-failed-pods asks for another cluster than slurmtwin-main"):
         batch.record_batch([SMALL_DISK], tmp_path, cluster_name="slurmtwin-main")
+
+
+@pytest.mark.parametrize(("repetition", "told"), [(16, False), (17, True)])
+def test_a_run_on_another_processor_than_the_quiet_runs_before_it_is_told(repetition: int, told: bool) -> None:
+    """x46 was recorded on the processor of the quiet runs until its sixteenth run, and on another one since."""
+    recordings = FAULTS.parent / "recordings"
+    manifest = read_manifest(recordings / "x46-pod-force-deleted" / "26.05" / "pods" / str(repetition))
+    words = batch.other_processor(manifest, recordings)
+    assert ("recorded on Intel(R) Xeon(R) Processor, and quiet-pods on AMD EPYC" in words) is told
+    assert bool(words) is told
+
+
+def test_without_quiet_runs_no_processor_is_another_one(tmp_path: Path) -> None:
+    """Somebody's first recording."""
+    folder = FAULTS.parent / "recordings" / "x46-pod-force-deleted" / "26.05" / "pods" / "17"
+    assert batch.other_processor(read_manifest(folder), tmp_path) == ""

@@ -22,6 +22,7 @@ from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError, SlurmtwinError
 from slurmtwin.contract.kubernetes import KubernetesCluster
 from slurmtwin.contract.listed_jobs import listed_jobs
+from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin_e2e.images import RELEASES
 from slurmtwin_e2e.kind import deploy, lifecycle, operated
@@ -120,6 +121,22 @@ def groups(wanted: Sequence[Wanted], beside: int) -> Iterator[list[Wanted]]:
             yield rest[start : start + beside]
 
 
+def other_processor(manifest: Manifest, root: Path) -> str:
+    """What to say of a run on another processor than the latest quiet run before it; "" where it had the same.
+
+    A pod's start took 0.7 s on one and 0.55 s on another of as many CPUs (docs/surprises.md).
+    """
+    quiet = [read_manifest(path.parent) for path in (root / QUIET).glob(f"*/{PLACE}/*/manifest.json")]
+    before = [one for one in quiet if one.parameters["epoch_ns"] <= manifest.parameters["epoch_ns"]]
+    if not before:
+        return ""
+    latest = max(before, key=lambda one: int(one.parameters["epoch_ns"]))
+    here, there = (str(one.environment["host"]["cpu"]) for one in (manifest, latest))
+    if here == there:
+        return ""
+    return f"recorded on {here}, and {QUIET} on {there}: this host needs quiet runs, and a batch, of its own"
+
+
 def record_run(
     clusters: Sequence[Cluster], one: Wanted, root: Path, repetitions: int, keep: Path | None,
     run: Callable[..., RanOnce], beside: int = 1,
@@ -146,6 +163,8 @@ def record_run(
     manifest = replace(manifest, parameters=manifest.parameters | beside_it)
     write_folder(one.folder(root), manifest, ran.events, resolved_text(one.scenario), jobs, ran.passes)
     say(f"{name}: recorded, {len(ran.events)} rows, at most {ran.latest_ms:.0f} ms late, load {ran.load}")
+    if other := other_processor(manifest, root):
+        say(f"{name}: {other}")
     return ""
 
 
