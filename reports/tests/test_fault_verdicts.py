@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.phases import Phase
 from slurmtwin_reports.faults import ranks
 from slurmtwin_reports.faults.measurement import NEVER, NO_START, measured, spans, stream
@@ -243,6 +243,28 @@ def test_errors_are_drawn_within_their_bounds() -> None:
     assert -SECOND <= moved.min() < -0.9 * SECOND
     assert 0.9 * SECOND < moved.max() <= SECOND
     assert (measured(exact, Mark(0), 0, stream(1, "x")) == exact).all()
+
+
+def test_an_injection_keeps_the_recorded_stamp() -> None:
+    """The twin's lies where the recorded one may have: its stamp is the recording's, and has no further error."""
+    exact = np.array([9_970_000_000, 10_030_000_000, NEVER], dtype=np.int64)
+    stamped = measured(exact, Mark(10 * SECOND, 30 * MS, pinned=True), 0, stream(1, "x"))
+    assert stamped.tolist() == [10 * SECOND, 10 * SECOND, NEVER]
+
+
+def test_an_end_that_a_clock_fixes_is_as_long_as_recorded_wherever_the_twin_injects() -> None:
+    """The recorded span errs by its injection's error once, and so does a replication: drawn twice, it would differ."""
+    draw, error, end = np.random.default_rng(5), 30 * MS, Mark(37 * SECOND)
+    made = []
+    for _ in range(12):
+        stamp = 10 * SECOND + int(draw.integers(-error, error))
+        base = np.full((REPLICATIONS, 1, 2), end.t_ns, dtype=np.int64)
+        base[:, 0, 0] = stamp + draw.integers(-error, error, REPLICATIONS)
+        recorded = (Marks(Mark(stamp, error, pinned=True), end),)
+        made.append(Repetition(recorded=recorded, epoch_ns=0, base=base))
+    found = judged(made)
+    assert found.outcome is Outcome.UNKNOWN
+    assert all(low == span == high for span, (low, high) in zip(found.recorded, found.intervals, strict=True))
 
 
 def test_spans_know_what_did_not_come() -> None:

@@ -1,8 +1,9 @@
 """What a recording would have shown of a replication: its exact times with the recording's own error drawn.
 
 A time known to ± e is moved by a draw from [-e, e]; one that the API cut to whole seconds is cut to the same Unix
-second's middle, after the drawn offset between the clocks. Recorded and simulated spans are then of one kind, ties
-and all, so that their ranks can be compared.
+second's middle, after the drawn offset between the clocks. An injection is known before: the twin's own lies where the
+recorded one may have, and is stamped as that was. Recorded and simulated spans are then of one kind, ties and all, so
+that their ranks can be compared.
 """
 
 from __future__ import annotations
@@ -47,12 +48,17 @@ def times_of(runs: Sequence[Sequence[Marks]]) -> np.ndarray[Any, np.dtype[np.int
 def measured(
     times: np.ndarray[Any, np.dtype[np.int64]], mark: Mark | None, epoch_ns: int, draw: np.random.Generator
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """These exact times as a collector whose error was that of `mark` would have written them; NEVER stays NEVER."""
+    """These exact times as a collector whose error was that of `mark` would have written them; NEVER stays NEVER.
+
+    An injection has the recorded stamp: each replication injects somewhere within that stamp's error.
+    """
     import numpy as np
 
     if mark is None:
         return times
     never = times == NEVER
+    if mark.pinned:
+        return np.where(never, NEVER, mark.t_ns)
     error = mark.err_ns - HALF_SECOND if mark.cut else mark.err_ns
     moved = times + (draw.integers(-error, error, times.shape, endpoint=True) if error > 0 else 0)
     if mark.cut:

@@ -21,12 +21,14 @@ HALF_SECOND: Final = SECOND // 2
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A milestone that came: its time and half-width in ns, its row, and whether its stamp is a cut second."""
+    """A milestone that came: its time and half-width in ns, whether its stamp is a cut second, and its row."""
 
     t_ns: int
     err_ns: int = 0
     cut: bool = False
     seq: int = -1
+    pinned: bool = False
+    """An injection: a replication has it within the error of this one, which stands for it in both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +115,5 @@ def _marks(rows: Sequence[Row], phase: Phase, after_ns: int | None) -> Marks:
 
 
 def _mark(row: Row) -> Mark:
-    return Mark(row.t_ns, row.t_err_ns, row.actor == "apiserver" and row.t_err_ns >= HALF_SECOND, row.seq)
+    cut = row.actor == "apiserver" and row.t_err_ns >= HALF_SECOND
+    return Mark(row.t_ns, row.t_err_ns, cut, row.seq, row.kind == "fault.injected" and row.actor == "fault")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Event, Kind
@@ -39,14 +39,21 @@ NO_JOBS: Final = frozenset(("DOWN", "DRAIN", "NOT_RESPONDING", "FAIL", "UNKNOWN"
 ACTOR: Final = "dispatcher"
 
 
+def at_once() -> int:
+    """A timer that is never late."""
+    return 0
+
+
 class ClusterPort:
     """One cluster's slurmrestd as the dispatcher asks it."""
 
     def __init__(
         self, env: Environment, cluster: SlurmCluster, answers: Callable[[], bool], patience_ns: int,
-        takes_ns: Callable[[], int],
+        takes_ns: Callable[[], int], late_ns: Callable[[], int] = at_once,
     ) -> None:  # fmt: skip
         self._env, self._cluster, self._patience_ns, self._takes_ns = env, cluster, patience_ns, takes_ns
+        self._late_ns = late_ns
+        """Behind its patience: a time-out of asyncio."""
         self._answers = answers
         """The link is whole, and slurmrestd and slurmctld run."""
 
@@ -63,7 +70,7 @@ class ClusterPort:
         elif left_ns > AGAIN_NS:
             env.call_in(AGAIN_NS, self._try, request)
         else:
-            env.call_in(left_ns, lambda _: failed())
+            env.call_in(left_ns + self._late_ns(), lambda _: failed())
 
     def _reach(self, request: tuple[int, Callable[[Slurmctld], None], Callable[[], None]]) -> None:
         """It has come to slurmctld, unless that is gone by now."""
@@ -79,9 +86,11 @@ class JobDispatcher:
 
     def __init__(
         self, env: Environment, spec: Dispatch, ports: dict[str, ClusterPort], jobs: Sequence[JobRequest],
-        cpus_of: Callable[[JobRequest], int], changed: Callable[[], None],
+        cpus_of: Callable[[JobRequest], int], changed: Callable[[], None], wake: Callable[[], int] = at_once,
     ) -> None:  # fmt: skip
         self._env, self._spec, self._ports, self._cpus_of, self._changed = env, spec, ports, cpus_of, changed
+        self._wake = wake
+        """What its loop is late by, in ns."""
         self._jobs = {job.job_id: job for job in jobs}
         self._to_come = len(jobs)
         self._rules = Rules(clusters=tuple(spec.clusters), lost_after_ns=spec.lost_after, remembers=spec.remembers)
@@ -99,12 +108,17 @@ class JobDispatcher:
 
     def start(self) -> None:
         """Ask for loads at 0 and every staleness after it; jobs come at their times."""
-        self._env.call_at(0, self._ask_all)
+        self._at(0, self._ask_all, 0)
         for job in self._jobs.values():
-            self._env.call_at(max(0, job.submit_ns), self._arrive, job)
+            self._at(max(0, job.submit_ns), self._arrive, job)
 
-    def _ask_all(self, _argument: object) -> None:
-        self._env.call_in(self._spec.staleness, self._ask_all)
+    def _at(self, at_ns: int, what: Callable[[Any], None], argument: object = None) -> None:
+        """Its loop wakes for this then."""
+        self._env.call_at(at_ns + self._wake(), what, argument)
+
+    def _ask_all(self, due_ns: int) -> None:
+        due_ns += self._spec.staleness
+        self._at(due_ns, self._ask_all, due_ns)
         for name in self._spec.clusters:
             self._ask(name, self._env.now_ns)
 
@@ -126,7 +140,7 @@ class JobDispatcher:
             self._submit(name, order)
         if plan.again_ns > now and plan.again_ns != self._look_ns:
             self._look_ns = plan.again_ns
-            self._env.call_at(plan.again_ns, self._look)
+            self._at(plan.again_ns, self._look)
         self._changed()
 
     def _look(self, _argument: object) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmtwin.campaign.kept_replications import Table, read_table, write_table
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.pool import Progress, run_tasks
-from slurmtwin.campaign.recordings import RECORDINGS, recorded_scenario
+from slurmtwin.campaign.recordings import RECORDINGS, recorded_durations, recorded_scenario
 from slurmtwin.campaign.replications import (
     BASE,
     STILL,
@@ -35,7 +35,7 @@ from slurmtwin.campaign.replications import (
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.worlds.pod_durations import calibrated_on, durations_file
+from slurmtwin.worlds.pod_durations import calibrated_on
 from slurmtwin.worlds.twin import not_modelled
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class _Group:
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         asked = [options.seed, options.replications, options.changed, f"{options.world.__module__}"]
         digest.update(f"{asked} {options.world.__qualname__} {self.group.version}".encode())
-        durations = durations_file(_zero_ns(self.reals[place].manifest))
+        durations = recorded_durations(self.reals[place].manifest)
         digest.update(design_text(self.group.scenario).encode() + durations.read_bytes())
         return digest.hexdigest()
 

@@ -41,7 +41,8 @@ class RecordedStarts:
             for fault in scenario.faults
         ]
         self._submits: dict[int, int] = {}
-        self._injected: dict[str, int] = {}
+        self._injected: dict[str, tuple[int, int]] = {}
+        """Fault -> when it was injected, and the half-width of that."""
         self._disturbed = False
         """A fault has done something."""
         self._controllers: list[int] = []
@@ -74,7 +75,7 @@ class RecordedStarts:
         elif kind == Kind.FAULT_INJECTED and row.actor == "fault":
             fault = json.loads(row.detail)["fault"]
             self._disturbed |= fault["kind"] not in WAITING
-            self._injected.setdefault(_fault_key(fault), int(row.t_ns))
+            self._injected.setdefault(_fault_key(fault), (int(row.t_ns), int(row.t_err_ns)))
         elif kind == Kind.SLURMCTLD_STARTED:
             self._controllers.append(int(row.t_ns))
         elif kind == Kind.SLURMD_STARTED and row.t_ns <= 0:
@@ -151,7 +152,8 @@ class RecordedStarts:
             rest_ns=firsts.get("rest_ns"),
             made_ns=firsts.get("made_ns"),
             submit_ns=self._submits,
-            fault_ns=tuple(self._injected[key] for key in self._keys),
+            fault_ns=tuple(self._injected[key][0] for key in self._keys),
+            fault_err_ns=tuple(self._injected[key][1] for key in self._keys),
             lease_ns=self._leases,
             clock_lag_ns=clock_lag_ns(self._looks, self._epoch_ns),
             pod_node=self._pods,

@@ -23,6 +23,7 @@ from slurmtwin.contract.several_clusters import has_several, member
 from slurmtwin.contract.world import conditions_sha256
 from slurmtwin.workload.resolve import resolve_jobs
 from slurmtwin.worlds.outside import literal_scenario
+from slurmtwin.worlds.pod_durations import durations_file
 from slurmtwin.worlds.start_times import StartTimes
 
 RECORDINGS: Final = Path("scenarios/recordings")
@@ -146,6 +147,12 @@ def with_poll(times: StartTimes, folder: Path) -> StartTimes:
     if not times.fault_ns:
         return times
     return replace(times, poll_ns=last_poll_ns(read_passes(folder, times.epoch_ns), min(times.fault_ns)))
+
+
+def recorded_durations(manifest: Manifest) -> Path:
+    """The file with the durations of a recording's batch: that of its time and its host's processor."""
+    processor = manifest.environment.get("host", {}).get("cpu")
+    return durations_file(int(manifest.parameters["epoch_ns"]), str(processor))
 
 
 def factor_of(folder: Path) -> float:

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, Final
 import slurmtwin
 from slurmtwin.campaign.parameters import Changed, change
 from slurmtwin.campaign.pool import Progress, run_tasks
-from slurmtwin.campaign.recordings import recorded_jobs, start_times, with_poll
+from slurmtwin.campaign.recordings import recorded_durations, recorded_jobs, start_times, with_poll
 from slurmtwin.contract.events import Event
 from slurmtwin.contract.jobs import JobRequest, to_dict
 from slurmtwin.contract.manifest import Manifest, sha256_text
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.engine.random_streams import generator
 from slurmtwin.workload.resolve import resolve_jobs
-from slurmtwin.worlds.pod_durations import drawn_durations, durations_file, still_durations
+from slurmtwin.worlds.pod_durations import drawn_durations, still_durations
 from slurmtwin.worlds.run import Run
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
@@ -174,8 +175,10 @@ class Made:
         durations = still_durations(self.calibration) if still else drawn_durations(number, self.calibration)
         for name, factor in self.changed.durations.items():
             durations[name] = tuple(round(value * factor) for value in durations[name])
+        within = generator(batch.seed, number, "injection")
+        times = self.times.injected_within(lambda low, high: int(within.integers(low, high, endpoint=True)))
         return Replication(
-            scenario=self.changed.scenario, base_dir=batch.scenario.parent, jobs=self.jobs, times=self.times,
+            scenario=self.changed.scenario, base_dir=batch.scenario.parent, jobs=self.jobs, times=times,
             seed=batch.seed, number=number, durations=durations, scaled=self.changed.rules,
             still=still,
         )  # fmt: skip
@@ -195,7 +198,7 @@ def prepared(batch: Batch, scenario: Scenario, real: History) -> Made:
         jobs = recorded_jobs(batch.recording, batch.scenario)
     else:  # a parameter of the workload: the recorded jobs lack it
         jobs = list(resolve_jobs(changed.scenario, batch.scenario.parent))
-    return Made(changed, times, jobs, durations_file(int(real.manifest.parameters["epoch_ns"])))
+    return Made(changed, times, jobs, recorded_durations(real.manifest))
 
 
 # kept results

@@ -43,6 +43,7 @@ DURATIONS: Final[dict[str, str]] = {
     "growth-step": "CPU time of such a job to take 4 MiB",
     "growth-wake": "such a job's sleep is over until it runs again",
     "volume-fill": "a job writes a MiB into a volume in memory, the kill at its end included",
+    "dispatcher-wake": "a dispatcher's loop is to wake until it acts",
     "dispatch": "a dispatcher asks a cluster's slurmrestd until slurmctld has done it",
 }
 """Name -> the span it measures; in nanoseconds everywhere."""

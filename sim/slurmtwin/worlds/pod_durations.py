@@ -30,6 +30,11 @@ matches. Until 22 November 2026, 00:00 UTC, the host had other work: its load wa
 alone, and is 1 to 12 since; a pod that started alone took 0.76 s (the logarithm's sigma 0.31), since then 0.60 (0.07).
 Until 18:16 UTC of that day the harness itself read long pages each 10 s beside every run (docs/fault-verdicts.md).
 """
+OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
+    "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
+}
+"""Processor -> the file of the quiet runs on hosts that have it; the files above are of AMD EPYC. A pod's container
+starts in half the time there, Slurm's daemons in three quarters (docs/fault-verdicts.md)."""
 POINTS: Final = 20
 _NORMAL: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
 UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
@@ -44,7 +49,8 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "supervisor-spawn": (17.0, 0.58),
     "main-pass": (1.5, 0.0),
     "loop-round": (2.0, 0.0),
-    "dispatch": (9.5, 0.36),
+    "dispatcher-wake": (1.5, 0.57),
+    "dispatch": (7.0, 0.41),
     "pre-stop": (840.0, 0.3),
     "growth-start": (14.0, 0.12),
     "growth-step": (2.8, 0.07),
@@ -60,8 +66,9 @@ that of pods of x10 and x43 before quiet-deleted was there: 44 to 78 ms. supervi
 x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
 supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
 pre-stop is read off 89 ends of workers in the operator's own scenarios: from the deletion until slurmd ends, 0.55 to
-1.43 s in nine of ten (no quiet run has an end). dispatch is that of the eleven submissions of x83's two scenarios
-before their fault, without three whose connection was opened first (38 to 78 ms). growth-* are the same program outside
+1.43 s in nine of ten (no quiet run has an end). dispatcher-wake and dispatch are those of the 22 submissions of x83's
+two scenarios before their fault, from the job's time to the request and from there to slurmctld, without one wake of 68
+ms and two requests whose connection was opened first (35 and 61 ms). growth-* are the same program outside
 of any cluster, on a host with background work of the lowest priority alone: 20 starts took 11 to 17 ms of CPU, five
 runs of 60 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that was made ten
 runs took 4.7 to 12 ms of CPU a step. volume-fill is what ten containers of the workers' image with 256 MiB took from
@@ -128,14 +135,15 @@ def lingering_shares() -> tuple[float, ...]:
     return tuple(math.sin(max(0.0, angle + z / (2 * math.sqrt(count)))) ** 2 for z in (*_NORMAL, 0.0))
 
 
-def durations_file(recorded_ns: int) -> Path:
-    """The file of the batch in which a run was recorded whose time zero is this (unix ns)."""
-    return next((path for end_ns, path in EARLIER_BATCHES if recorded_ns < end_ns), POD_DURATIONS_FILE)
+def durations_file(recorded_ns: int, processor: str = "") -> Path:
+    """The file of the batch in which a run was recorded whose time zero is this (unix ns), on this processor."""
+    of_time = (path for end_ns, path in EARLIER_BATCHES if recorded_ns < end_ns)
+    return OTHER_PROCESSORS.get(processor) or next(of_time, POD_DURATIONS_FILE)
 
 
 def calibrated_on() -> frozenset[str]:
     """The run_id of each quiet run that durations come from, of all batches: no verdict rests on those."""
-    files = (POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES))
+    files = (POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES), *OTHER_PROCESSORS.values())
     return frozenset(
         str(one["run"]) for path in files for one in json.loads(path.read_text(encoding="utf-8"))["origin"]
     )
@@ -159,7 +167,7 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
     return _read(path, path.stat().st_mtime_ns if path.exists() else 0)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:  # noqa: ARG001  a file written anew is read anew
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -5,8 +5,8 @@ A comparison with a recording takes them from it, so that the twin's loops have 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from slurmtwin.contract.clock import SECOND
@@ -44,6 +44,8 @@ class StartTimes:
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()
     """When each fault of the scenario was really injected, in file order; (): as written."""
+    fault_err_ns: tuple[int, ...] = ()
+    """The half-width of each of these."""
     lease_ns: Mapping[str, int] = field(default_factory=dict)
     """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
     relist_ns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -66,3 +68,16 @@ class StartTimes:
     """Pod (slurmctld-0, w-0 ..; of a Deployment: its app) -> the Kubernetes node it ran on before the first fault."""
     members: Mapping[str, StartTimes] = field(default_factory=dict)
     """Of several clusters: the times of each by its name; those not named have the others above."""
+
+    def injected_within(self, draw: Callable[[int, int], int]) -> StartTimes:
+        """These times with each fault where it may have been injected, in the order that was recorded.
+
+        draw(low_ns, high_ns): evenly between these, both included.
+        """
+        fault_ns = list(self.fault_ns)
+        last_ns: int | None = None
+        for place in sorted(range(len(self.fault_err_ns)), key=fault_ns.__getitem__):
+            at_ns = fault_ns[place] + draw(-self.fault_err_ns[place], self.fault_err_ns[place])
+            last_ns = fault_ns[place] = at_ns if last_ns is None else max(at_ns, last_ns)
+        members = {name: one.injected_within(draw) for name, one in self.members.items()}
+        return replace(self, fault_ns=tuple(fault_ns), members=members)

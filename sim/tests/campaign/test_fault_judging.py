@@ -14,7 +14,7 @@ from slurmtwin.campaign.fault_judging import OWN_PARTITION, FaultOptions, condit
 from slurmtwin.campaign.kept_replications import Table, read_table, write_table
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.replications import Replication, Variant, batches, design_text, prune, run_batch
-from slurmtwin.contract.clock import HOUR, SECOND
+from slurmtwin.contract.clock import HOUR, MS, SECOND
 from slurmtwin.contract.errors import ExitCode, InputError, UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
@@ -49,12 +49,12 @@ expect:
 FAULT = {"at": "20s", "kind": "kube_node.pause", "target": "node-of:slurmd:w-0", "within": "10s"}
 
 
-def rows(injected_ns: int, late_ns: int) -> list[Event]:
+def rows(injected_ns: int, late_ns: int, error_ns: int = 0) -> list[Event]:
     """What both worlds show: a start, a job, the injection, the eviction."""
     return [
         Event(-10 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
         Event(SECOND, Kind.JOB_SUBMITTED, "slurmctld", 1),
-        Event(injected_ns, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": FAULT})),
+        Event(injected_ns, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": FAULT}), t_err_ns=error_ns),
         Event(injected_ns + late_ns, Kind.POD_DELETING, "apiserver"),
     ]
 
@@ -87,14 +87,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def record(folder: Path, place: int, late: float) -> None:
+def record(folder: Path, place: int, late: float, error_ns: int = 0) -> None:
     """A recording whose eviction takes so many seconds."""
     manifest = Manifest(
         world="kind", scenario="case", scenario_sha256="", seed=0, replication=place,
         parameters={"epoch_ns": 0, "slurm_version": "26.05"}, results={"run_id": f"case-{place}"},
     )  # fmt: skip
     run = folder / "recordings" / "case" / "26.05" / "pods" / str(place)
-    write_run(run, history_of(manifest, rows((20 + place) * SECOND, round(late * SECOND))), "events.jsonl.gz")
+    told = rows((20 + place) * SECOND, round(late * SECOND), error_ns)
+    write_run(run, history_of(manifest, told), "events.jsonl.gz")
     (run / "scenario.resolved.json").write_text(load_scenario(folder / "case.yaml").model_dump_json(by_alias=True))
     (run / "jobs.jsonl").write_text('{"job_id": 1, "submit_ns": 1000000000}\n')
 
@@ -260,6 +261,23 @@ def test_kept_replications_depend_on_the_operators_design() -> None:
     texts = [design_text(one.model_copy(update={"pods": PodsSection(operator=name)})) for name in ("slinky", "default")]
     assert texts[0] != texts[1]
     assert design_text(one) == design_text(one.model_copy(update={"pods": PodsSection()})) == ""
+
+
+def test_each_replication_injects_where_the_recording_may_have(folder: Path) -> None:
+    """Within the error of the recorded stamp, all over it; another replication elsewhere, the same one there again."""
+    error_ns, stamp_ns, seen = 40 * MS, 21 * SECOND, []
+    record(folder, 1, 42.0, error_ns)
+
+    def watched(one: Replication) -> Sequence[Event]:
+        seen.append(one.times.fault_ns[0] - stamp_ns)
+        return stand_in(one)
+
+    recording = folder / "recordings/case/26.05/pods/1"
+    for _ in range(2):
+        run_batch(batches(folder / "case.yaml", recording, "26.05", Variant(), 40, world=watched)[0])
+    assert seen[:40] == seen[40:]
+    assert -error_ns <= min(seen) < -0.8 * error_ns
+    assert 0.8 * error_ns < max(seen) <= error_ns
 
 
 def test_two_workers_find_what_one_finds(folder: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from slurmtwin.campaign import pod_calibration, pod_spans
 from slurmtwin.campaign.pod_calibration import document_text, measure
+from slurmtwin.campaign.recordings import recorded_durations
 from slurmtwin.cli.real_commands import QUIET
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
@@ -21,6 +22,7 @@ from slurmtwin.worlds.pod_durations import (
     EARLIER_BATCHES,
     OF_MOUNTS,
     OF_PAIRS,
+    OTHER_PROCESSORS,
     POD_DURATIONS_FILE,
     POINTS,
     STEPD_LINGERS,
@@ -428,6 +430,20 @@ def test_a_recording_has_the_durations_of_its_own_batch() -> None:
         assert durations_file(end_ns + 60 * SECOND) == later
         assert drawn_durations(0, earlier) != drawn_durations(0, later)
         assert json.loads(earlier.read_text())["origin"][0]["run"] in calibrated_on()
+
+
+def test_a_recording_on_another_processor_has_the_durations_of_its_host() -> None:
+    """Whenever it was recorded; a processor of which nothing is known has those of its time."""
+    for processor, own in OTHER_PROCESSORS.items():
+        origins = json.loads(own.read_text())["origin"]
+        assert {one["cpu"] for one in origins} == {processor}
+        assert {one["run"] for one in origins} <= calibrated_on()
+        for host, file in ((processor, own), ("another", POD_DURATIONS_FILE)):
+            manifest = Manifest(
+                world="kind", scenario="x", scenario_sha256="", seed=0,
+                parameters={"epoch_ns": EARLIER_BATCHES[-1][0]}, environment={"host": {"cpu": host}},
+            )  # fmt: skip
+            assert recorded_durations(manifest) == file
 
 
 def test_without_a_quiet_run_there_is_nothing_to_fit() -> None:

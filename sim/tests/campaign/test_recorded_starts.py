@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pod_durations import DURATIONS, RULES
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin_reports.load import load_run
 
 FAULTS = sorted(Path("scenarios/faults").glob("*.yaml"))
@@ -114,6 +116,19 @@ def test_a_watcher_that_waits_for_another_fault_disturbs_nothing() -> None:
     found = start_times(manifest, Scenario.model_validate(document), rows)
     assert (found.cycle_ns, found.lease_ns) == (14 * SECOND, {"worker1": 19 * SECOND})
     assert found.fault_ns == (10 * SECOND, 21 * SECOND)
+
+
+def test_injections_move_within_their_errors_and_keep_their_order() -> None:
+    """A member cluster's too; one that is known exactly stays."""
+    times = StartTimes(fault_ns=(20 * SECOND, 10 * SECOND, 20 * SECOND - 1), fault_err_ns=(5, 0, 5))
+    moved = replace(times, members={"a": times}).injected_within(lambda low, high: high)
+    assert moved.fault_ns == (20 * SECOND + 5, 10 * SECOND, 20 * SECOND + 4)
+    assert moved.members["a"].fault_ns == moved.fault_ns
+    early = times.injected_within(lambda low, high: low if high else 0)
+    assert early.fault_ns == (20 * SECOND - 5, 10 * SECOND, 20 * SECOND - 6)
+    spans = iter((0, 5, -5))
+    crossed = times.injected_within(lambda low, high: next(spans))
+    assert crossed.fault_ns == (20 * SECOND + 4, 10 * SECOND, 20 * SECOND + 4), "none overtakes another"
 
 
 @pytest.mark.parametrize(

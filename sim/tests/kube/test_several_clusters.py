@@ -13,7 +13,7 @@ import pytest
 from slurmtwin.adapters import job_dispatch
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.recordings import start_times
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
@@ -218,13 +218,14 @@ def test_a_run_is_written_and_read(tmp_path: Path) -> None:
 class Link:
     """A link that is whole from a time on, on a clock that is stepped by hand."""
 
-    def __init__(self, whole_s: float) -> None:
+    def __init__(self, whole_s: float, late_ns: int = 0) -> None:
         self.env = Environment()
         self.log: list[tuple[str, float]] = []
         cluster: Any = SimpleNamespace(ctld=object())
         port = job_dispatch.ClusterPort(
-            self.env, cluster, lambda: self.env.now_ns >= whole_s * SECOND, round(2.5 * SECOND), lambda: 0
-        )
+            self.env, cluster, lambda: self.env.now_ns >= whole_s * SECOND, round(2.5 * SECOND), lambda: 0,
+            lambda: late_ns,
+        )  # fmt: skip
         port.ask(lambda _: self._note("answer"), lambda: self._note("silence"))
         self.env.run_within(RunBudget())
 
@@ -240,3 +241,20 @@ def test_a_request_over_a_cut_link_is_tried_again_each_second_and_given_up(
 ) -> None:
     """As the kernel does with a connection's first packet."""
     assert Link(whole_s).log == [told]
+
+
+def test_a_time_out_is_as_late_as_asyncio_is() -> None:
+    """An answer is not."""
+    assert Link(9, late_ns=700_000).log == [("silence", 2.5007)]
+    assert Link(1.5, late_ns=700_000).log == [("answer", 2)]
+
+
+def test_a_dispatcher_wakes_some_ms_late_and_gives_up_later_still() -> None:
+    """Loads are asked for at 25 s and given up 2.5 s later: the loop's median of 1.5 ms, and up to one of a time-out."""
+    behind_ms = []
+    for replication in range(4):
+        rows = played(shipped("x83-cluster-lost"), replication=replication).kept or []
+        refused = next(row for row in rows if row.kind == Kind.CLIENT_REFUSED and row.actor == "dispatcher")
+        behind_ms.append((refused.t_ns - 27_500 * MS) / MS)
+    assert len(set(behind_ms)) == 4
+    assert all(1.5 <= late < 2.5 for late in behind_ms), behind_ms
