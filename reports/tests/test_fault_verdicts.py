@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.phases import Phase
 from slurmtwin_reports.faults import ranks
 from slurmtwin_reports.faults.measurement import NEVER, NO_START, measured, spans, stream
-from slurmtwin_reports.faults.milestones import Mark, Marks
+from slurmtwin_reports.faults.milestones import Mark, Marks, all_marks
 from slurmtwin_reports.faults.phase_verdict import PhaseVerdict, judge_phases
 from slurmtwin_reports.faults.replicated import Repetition
+from slurmtwin_reports.history import rows_of_events
 from slurmtwin_reports.verdict import Outcome
 
 REPLICATIONS = 200
@@ -250,6 +252,16 @@ def test_an_injection_keeps_the_recorded_stamp() -> None:
     exact = np.array([9_970_000_000, 10_030_000_000, NEVER], dtype=np.int64)
     stamped = measured(exact, Mark(10 * SECOND, 30 * MS, pinned=True), 0, stream(1, "x"))
     assert stamped.tolist() == [10 * SECOND, 10 * SECOND, NEVER]
+
+
+def test_injections_alone_are_stamped_as_recorded() -> None:
+    """What the fault does is measured, though it be at the same time."""
+    events = [
+        Event(10 * SECOND, Kind.FAULT_INJECTED, "fault", t_err_ns=30 * MS),
+        Event(10 * SECOND, Kind.NODE_DOWN, "a"),
+    ]
+    (found,) = all_marks(rows_of_events(events), [phase()])
+    assert found == Marks(Mark(10 * SECOND, 30 * MS, seq=0, pinned=True), Mark(10 * SECOND, seq=1))
 
 
 def test_an_end_that_a_clock_fixes_is_as_long_as_recorded_wherever_the_twin_injects() -> None:
