@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.clock import MS
 from slurmtwin.models.api_server.objects import Pod
+from slurmtwin.models.kubelet.defaults import RESYNC_NS
 from slurmtwin.worlds.pod_durations import EARLIER_BATCHES
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from slurmtwin.models.kubelet.relist import Ticks
     from slurmtwin.worlds.start_times import StartTimes
 
-RESYNC_NS: Final = (60 * SECOND, 90 * SECOND)
-"""A pod without news is due again so long after its last sync (pod_workers.go completeWork(), resync jittered by half);
-syncLoop looks each second which pods are due."""
 REMOUNT_NS: Final = 100 * MS
 """A sync asks for the pod's volumes anew: the populator's loop takes that up, the reconciler's mounts, each within so
 long (volume_manager.go, desiredStateOfWorldPopulatorLoopSleepPeriod and reconcilerLoopSleepPeriod)."""

@@ -63,6 +63,9 @@ _GC_THRESHOLDS: Final = (20_000, 5, 2)
 objects a node, old enough that full collections alone free it. So those are not rare; CPython itself makes none before
 a quarter of the heap is new. What was there before the run is left alone.
 """
+_ROWS_LEFT: Final = 5_000
+"""Worlds that are over are rings as well, and freeze() would keep them for good: they are freed before a run when those
+since the last time had so many rows (20 runs of a fault scenario, 10 MB)."""
 _NO_PROGRAMS: Final = ("/bin/true", "/usr/bin/true")
 """Power-saving programs that do nothing: the scenario's own faults stop and start the slurmds."""
 
@@ -355,6 +358,16 @@ def not_modelled(scenario: Scenario) -> str:
     return ""
 
 
+_rows_left: list[int] = []
+"""Of each run since worlds were freed."""
+
+
+def _free_worlds() -> None:
+    if sum(_rows_left) >= _ROWS_LEFT:
+        _rows_left.clear()
+        gc.collect()
+
+
 def _play(
     scenario: Scenario, conf: ClusterConf, options: TwinOptions, spool: RequestSpool, run_id: str
 ) -> tuple[TwinWorld, dict[str, str]]:
@@ -363,6 +376,7 @@ def _play(
     reason = scenario_reason(scenario, options, first)
     if reason is None:
         spool.keep()
+    _free_worlds()
     thresholds = gc.get_threshold()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.freeze()
@@ -392,6 +406,7 @@ def _play(
         gc.unfreeze()
         gc.set_threshold(*thresholds)
     world.finish()
+    _rows_left.append(world.sink.count)
     return world, {"name": "compiled" if reason is None else "twin", "why": reason or "a plain run"}
 
 

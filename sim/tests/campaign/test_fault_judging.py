@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.scenario import Scenario, SlurmSection, load_scenario
 from slurmtwin.engine.random_streams import generator
+from slurmtwin.worlds import twin
 from slurmtwin.worlds.twin import not_modelled, run_scenario
 from slurmtwin_reports.history import history_of
 from slurmtwin_reports.html import Section
@@ -391,3 +393,13 @@ def test_what_the_twin_says_it_models_runs(path: Path) -> None:
             run_scenario(scenario, path.parent)
     else:
         assert run_scenario(scenario, path.parent).event_count > 10
+
+
+def test_worlds_that_are_over_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker makes thousands of replications: what is left of them is bounded, not one world after the other."""
+    group = find_fault_groups([Path("scenarios/faults/x1-controller-crash.yaml")])[0]
+    gc.collect()
+    monkeypatch.setattr(twin, "_ROWS_LEFT", 800)
+    (batch,) = batches(group.path, group.folders[0], group.version, Variant(), 12)
+    run_batch(batch)
+    assert sum(isinstance(one, twin.TwinWorld) for one in gc.get_objects()) <= 4

@@ -14,11 +14,11 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.engine.random_streams import RandomStreams
+from slurmtwin.models.kubelet.defaults import RESYNC_NS
 from slurmtwin.models.kubelet.relist import Ticks
 from slurmtwin.worlds.kubelet_phases import (
     EXIT_NS,
     REMOUNT_NS,
-    RESYNC_NS,
     ROUNDS_EXIT_NS,
     KubeletPhases,
     LastSync,

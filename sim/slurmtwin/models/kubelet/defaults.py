@@ -12,6 +12,9 @@ from typing import Final
 from slurmtwin.contract.clock import MINUTE, MS, SECOND
 from slurmtwin.contract.errors import InputError
 
+RESYNC_NS: Final = (60 * SECOND, 90 * SECOND)
+"""A pod without news is due again so long after its last sync (pod_workers.go completeWork(), resync jittered by half);
+syncLoop looks each second which pods are due."""
 VOLUME_POLL_NS: Final = 300 * MS
 """The kubelet looks so often whether a pod's volumes are mounted, and never are they at once (volume_manager.go
 podAttachAndMountRetryInterval)."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.models.api_server.client import Client
@@ -22,7 +23,7 @@ from slurmtwin.models.api_server.watch import more_than_marks
 from slurmtwin.models.kubelet.admission import NodeCapacity, Room, resources_of
 from slurmtwin.models.kubelet.back_off import BackOff
 from slurmtwin.models.kubelet.cpu_sets import CpuSets
-from slurmtwin.models.kubelet.defaults import KubeletDefaults
+from slurmtwin.models.kubelet.defaults import RESYNC_NS, KubeletDefaults
 from slurmtwin.models.kubelet.eviction import EvictionState
 from slurmtwin.models.kubelet.image_pulls import ImagePulls
 from slurmtwin.models.kubelet.node_pressure import NodePressure, NodeUse
@@ -36,7 +37,7 @@ from slurmtwin.models.kubelet.relist import Relist, Ticks
 from slurmtwin.models.kubelet.status_sender import StatusSender
 
 if TYPE_CHECKING:
-    from slurmtwin.engine.environment import Environment
+    from slurmtwin.engine.environment import Call, Environment
     from slurmtwin.models.api_server.server import ApiServer
     from slurmtwin.models.kubelet.container_runtime import ContainerRuntime, Instance
     from slurmtwin.models.kubelet.node_resources import NodeResources
@@ -44,6 +45,13 @@ if TYPE_CHECKING:
 STALE_THAWS: Final = 4
 OF_THAWS: Final = 9
 """Of nine recorded thaws of a machine, four told NotReady first (x3, x64)."""
+
+THAWED_NS: Final = (30 * MS, 130 * MS)
+"""Behind a thaw of its machine a kubelet syncs its pods: 39 to 128 ms in six runs (x3, x4)."""
+RESYNCS_BEHIND: Final = 5
+OF_RESYNCS: Final = 6
+"""In five of these the sync came behind the overdue look at containers, so that the deletion which the kubelet then
+heard of waited for the next look (podCache.GetNewerThan()); in one before it."""
 
 Draw = Callable[[int, int], int]
 """draw(low_ns, high_ns): uniform."""
@@ -111,6 +119,8 @@ class Kubelet:
         self.room = Room(settings.capacity)
         self.cpu_sets = self._new_cpu_sets()
         self._runtime_silent_ns: int | None = None
+        self._wakes: Call | None = None
+        """After a thaw."""
         self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name, more_than_marks)
 
     def _new_pressure(self) -> NodePressure | None:
@@ -159,25 +169,40 @@ class Kubelet:
 
     def freeze(self) -> None:
         """It stands still: nothing is renewed, nothing is synced."""
+        if self._wakes is not None:
+            self._wakes.cancel()
         self.report.silent()
         self.clock.freeze()
 
     def thaw(self, stood_ns: int) -> None:
-        """It goes on after so long; what fell due happens now.
+        """It goes on after so long: what fell due happens when its threads run again, THAWED_NS behind that.
 
         All timers are overdue at once. Where the node's status is computed before the runtime was asked again, it says
         "container runtime is down" after 30 s, and the next one puts that right (docs/surprises.md).
         """
+        self._wakes = self.clock.environment.call_in(self.draw(*THAWED_NS), self._wake, stood_ns)
+
+    def _wake(self, stood_ns: int) -> None:
         stale = stood_ns >= self.defaults.runtime_silent_ns and self.draw(0, OF_THAWS) < STALE_THAWS
         if stale:
             self._runtime_silent_ns = self.clock.now_ns - stood_ns
         self.report.heard()
         if self.clock.alive:
+            self._overdue(stood_ns)
             self.clock.thaw()
             self.report.now()
         if stale and self.runtime.serving:
             self._runtime_silent_ns = None
             self.report.changed()
+
+    def _overdue(self, stood_ns: int) -> None:
+        """Its look at containers and its pods' resyncs, before it has read what the API server sent meanwhile."""
+        if self.relist.ticks.next_after(self.clock.now_ns - stood_ns) <= self.clock.now_ns:
+            self.relist.again()
+        if self.draw(0, OF_RESYNCS) < RESYNCS_BEHIND:
+            for worker in self.workers.values():
+                resync_ns = self.draw(*RESYNC_NS)
+                worker.overdue(stood_ns, resync_ns, self.draw(0, resync_ns))
 
     def runtime_stopped(self) -> None:
         """The runtime does not answer: after 30 s the node is NotReady."""

@@ -2,7 +2,8 @@
 
 A worker does one sync at a time. A sync goes by what the last relist saw; the next one waits for a relist that began
 after it (podCache.GetNewerThan()). The three kinds of sync are kubelet.go SyncPod(), SyncTerminatingPod() and
-SyncTerminatedPod(). The periodic resync of a pod without news (60 to 90 s) finds nothing new and is left out.
+SyncTerminatedPod(). The periodic resync of a pod without news (60 to 90 s) finds nothing new and is left out, but
+where the kubelet stood still: there the next sync waits for a relist behind it.
 """
 
 from __future__ import annotations
@@ -104,6 +105,17 @@ class PodWorker:
             self._arm(kubelet.clock.now_ns)
         else:
             self._arm(kubelet.relist.ticks.next_after(kubelet.clock.now_ns))
+
+    def overdue(self, stood_ns: int, resync_ns: int, age_ns: int) -> None:
+        """The kubelet goes on after so long: a pod without news whose resync fell due meanwhile is synced at once.
+
+        resync_ns: its pause. age_ns: of the last one when the kubelet was stopped, at most: resyncs without news are
+        not simulated, but a sync that brought some is later than that.
+        """
+        now_ns, last_ns = self._kubelet.clock.now_ns, self._last_sync_ns
+        idle = self.stage == "sync" and not self._working and self._kubelet.relist.sees(self.uid)
+        if idle and last_ns is not None and min(now_ns - last_ns, stood_ns + age_ns) >= resync_ns:
+            self._last_sync_ns = now_ns
 
     def _arm(self, at_ns: int) -> None:
         timer = self._timer

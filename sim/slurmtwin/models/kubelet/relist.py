@@ -89,6 +89,14 @@ class Relist:
             self._next.cancel()
             self._relist(None)
 
+    def again(self) -> None:
+        """Its pause was over while the process stood still: a relist is now, and the next ones follow."""
+        self.stand(self.ticks.period_ns - self._took_ns, self._took_ns)
+
+    def sees(self, uid: str) -> bool:
+        """Nothing of the pod is left for the next relist to find."""
+        return uid not in self._dirty
+
     def _relist(self, _argument: object) -> None:
         self._next = None
         if not self._runtime.serving:
