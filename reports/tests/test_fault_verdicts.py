@@ -234,8 +234,17 @@ def test_an_end_that_never_comes_is_no_difference_and_one_that_comes_is() -> Non
 def test_a_cut_second_is_cut_in_the_twin_too() -> None:
     """An API stamp of a time is the middle of its Unix second, whatever second the scenario began in."""
     exact = np.array([10_250_000_000, 10_850_000_000, NEVER], dtype=np.int64)
-    cut = measured(exact, Mark(0, SECOND // 2, cut=True), 600_000_000, stream(1, "x"))
+    cut = measured(exact, Mark(900 * MS, SECOND // 2, cut=True), 600_000_000, stream(1, "x"))
     assert cut.tolist() == [9_900_000_000, 10_900_000_000, NEVER]
+
+
+def test_seconds_begin_where_the_recorded_stamp_has_them() -> None:
+    """The API server's clock is 0.2 s off: its stamp of an equal time is equal, to the nanosecond."""
+    exact = np.array([10_250_000_000, 10_850_000_000], dtype=np.int64)
+    recorded = Mark(12_700_000_000, SECOND // 2, cut=True)
+    assert measured(exact, recorded, 0, stream(1, "x")).tolist() == [10_700_000_000, 10_700_000_000]
+    before_zero = Mark(-1_300_000_345, SECOND // 2, cut=True)
+    assert measured(exact, before_zero, 7, stream(1, "x")).tolist() == [10_699_999_655, 10_699_999_655]
 
 
 def test_errors_are_drawn_within_their_bounds() -> None:

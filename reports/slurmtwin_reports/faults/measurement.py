@@ -1,9 +1,9 @@
 """What a recording would have shown of a replication: its exact times with the recording's own error drawn.
 
-A time known to ± e is moved by a draw from [-e, e]; one that the API cut to whole seconds is cut to the same Unix
-second's middle, after the drawn offset between the clocks. An injection is known before: the twin's own lies where the
-recorded one may have, and is stamped as that was. Recorded and simulated spans are then of one kind, ties and all, so
-that their ranks can be compared.
+A time known to ± e is moved by a draw from [-e, e]; one that the API cut to whole seconds is cut to the middle of the
+same second, after the drawn offset between the clocks: seconds begin there as they do for the recorded stamp. An
+injection is known before: the twin's own lies where the recorded one may have, and is stamped as that was. Recorded and
+simulated spans are then of one kind, ties and all, so that their ranks can be compared.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def measured(
     error = mark.err_ns - HALF_SECOND if mark.cut else mark.err_ns
     moved = times + (draw.integers(-error, error, times.shape, endpoint=True) if error > 0 else 0)
     if mark.cut:
-        moved = (moved + epoch_ns) // SECOND * SECOND + HALF_SECOND - epoch_ns
+        begin_ns = (mark.t_ns - HALF_SECOND + epoch_ns) % SECOND - epoch_ns
+        moved = (moved - begin_ns) // SECOND * SECOND + HALF_SECOND + begin_ns
     return np.where(never, NEVER, moved)
 
 
