@@ -46,6 +46,9 @@ class KubernetesSettings(Strict):
         "none", description="what restarts a daemon inside its container"
     )
     scaling: Literal["count", "per-node"] = "count"
+    sidecars: tuple[str, ...] = Field(
+        (), description="restartable init containers of a worker's pod: slurmd waits until a look has seen each run"
+    )
     startup: Probe | None = None
     liveness: Probe | None = None
     readiness: Probe | None = None

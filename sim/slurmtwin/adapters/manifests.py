@@ -13,10 +13,13 @@ from slurmtwin.models.api_server.objects import Container, Meta, Owner, Pod, Pod
 Document = Mapping[str, Any]
 
 
-def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0, pre_stop_ns: int = 0) -> Pod:
+def pod_of(
+    manifest: str, env: Mapping[str, str], readiness: float = 1.0, pre_stop_ns: int = 0, sidecars: Sequence[str] = ()
+) -> Pod:  # fmt: skip
     """The pod of a manifest. env: what its container shall have beside (process: main or supervised).
 
-    readiness: of the period of startup and readiness probes; pre_stop_ns: how long a preStop hook runs.
+    readiness: of the period of startup and readiness probes; pre_stop_ns: how long a preStop hook runs; sidecars: names
+    of restartable init containers of the same image.
     """
     document = json.loads(manifest)
     meta, spec = document["metadata"], document["spec"]
@@ -29,6 +32,7 @@ def pod_of(manifest: str, env: Mapping[str, str], readiness: float = 1.0, pre_st
         ),
         spec=PodSpec(
             containers=tuple(_container(c, env, readiness, pre_stop_ns) for c in spec["containers"]),
+            init_containers=tuple(_sidecar(name, spec["containers"][0]) for name in sidecars),
             volumes=tuple(_volume(v) for v in spec.get("volumes", ())),
             node_selector=spec.get("nodeSelector", {}), tolerations=_tolerations(spec.get("tolerations", ())),
             grace_ns=int(spec.get("terminationGracePeriodSeconds", 30)) * SECOND, hostname=spec.get("hostname", ""),
@@ -49,6 +53,11 @@ def _container(item: Document, env: Mapping[str, str], readiness: float, pre_sto
         startup=_probe(item.get("startupProbe"), readiness), liveness=_probe(item.get("livenessProbe")),
         readiness=_probe(item.get("readinessProbe"), readiness), pre_stop_ns=pre_stop_ns if hook else 0,
     )  # fmt: skip
+
+
+def _sidecar(name: str, beside: Document) -> Container:
+    """It asks for nothing and has no probe."""
+    return Container(name=name, image=_image(beside), restartable=True)
 
 
 def _image(item: Document) -> str:

@@ -91,6 +91,8 @@ class Carrying:
     back_off_ns: int = 5 * MS
     back_off_most_ns: int = 1000 * SECOND
     latency: Callable[[], int] | None = None
+    sidecars: tuple[str, ...] = ()
+    """Restartable init containers of each of its pods (KubernetesSettings)."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment of worker containers: process is main or supervised."""
     crash_after: int = 0
@@ -447,9 +449,8 @@ class _Process:
     def _ask_kube(self, item: Custom, action: a.Action, done: Callable[[Any], None]) -> None:
         client, space = self.client, item.meta.namespace
         if isinstance(action, a.CreatePod):
-            pod = pod_of(
-                action.manifest, self._carrying.env, self._carrying.readiness_factor, self._carrying.pre_stop()
-            )
+            how = self._carrying
+            pod = pod_of(action.manifest, how.env, how.readiness_factor, how.pre_stop(), how.sidecars)
             client.call(f"create Pod {pod.meta.key}", lambda: self._create(item, pod, action.at_most), done)
         elif isinstance(action, a.DeleteObject):
             kind = {"Pod": Pod, "PodDisruptionBudget": DisruptionBudget, "Service": Service}.get(action.kind, Pod)

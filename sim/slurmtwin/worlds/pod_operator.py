@@ -209,7 +209,7 @@ class OperatorPart:
                 back_off_ns=carrier.backoff_base_ms * MS,
                 back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,
                 env={"process": self._pods.slurmd_process, **BOOTS[switches.scale_source]},
-                unreachable_s=design.kubernetes.worker_unreachable_s,
+                unreachable_s=design.kubernetes.worker_unreachable_s, sidecars=design.kubernetes.sidecars,
                 lease_ns=world.scaled("operator-lease", carrier.lease_s * SECOND),
                 look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS),
                 lease_lost=world.streams.uniform_ns("operator.lease_lost", *LEASE_LOST_NS) if lists else None,

@@ -11,6 +11,7 @@ from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin.worlds.kubelet_phases import REMOUNT_NS
 from slurmtwin.worlds.pod_durations import OF_MOUNTS, OF_PAIRS
+from slurmtwin.worlds.pod_operator import design_of
 from slurmtwin.worlds.pod_services import NO_IMAGE
 
 if TYPE_CHECKING:
@@ -104,13 +105,14 @@ class Begun:
     at_ns: int
 
 
-def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> StartCosts:
+def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
     """Sandbox and mounts are what a pod's start has beyond its container's: one draw for the pod, one for the part
     of it that is the container's. A law was measured with so many others beside a start, or of many: then those that
     are there share the host.
 
     Probes tick from the end of the mounts on. An operator's pods are later: their Secrets are not there at the first
-    look. How much later shows before each fault, and in quiet-operated by how many others are on their way.
+    look. How much later shows before each fault, and in quiet-operated by how many others are on their way. Those of
+    slurm-operator are mounted at the first look where they start alone (docs/surprises.md).
     """
     many, few = StartLaw.of(world, ""), [StartLaw.of(world, "-alone")]
     if world.has(*OF_PAIRS):
@@ -118,6 +120,7 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
     back = world.draw("container-restart")
     together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
     mounts = {others: world.draw(name) for others, name in enumerate(OF_MOUNTS) if world.has(name)}
+    at_once = bool(operator) and design_of(operator).carrier.slurm_informer
     begun: dict[str, Begun] = {}
     clock = world.env
 
@@ -154,8 +157,10 @@ def start_costs(world: PodWorld, sharing: Sharing, under_operator: bool) -> Star
         return sharing.takes_ns(round(drawn_ns * (1 + BESIDE * QUIET_BESIDE)))  # it was measured alone
 
     def mount() -> int:
-        if not under_operator:
+        if not operator:
             return VOLUME_POLL_NS
+        if at_once and mounting.alone:
+            return mounting.stands(VOLUME_POLL_NS)
         drawn = mounts.get(mounting.under_way)
         if drawn is None:
             drawn = (lambda: 2 * VOLUME_POLL_NS) if mounting.alone and sharing.alone else together

@@ -342,7 +342,7 @@ class KubePart:
         if "task/affinity" in str(scenario.slurm.conf.get("TaskPlugin", "")):
             self.slurm.plugin = "task/affinity"
         self.request = request
-        self._costs = start_costs(world, self._sharing, scenario.pods is not None and bool(scenario.pods.operator))
+        self._costs = start_costs(world, self._sharing, "" if scenario.pods is None else scenario.pods.operator)
         nodes = pod_objects.kube_nodes(self._cluster)
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(nodes)}
         self.ways = Ways(env, self.server, self.machines, self.namespace, streams)

@@ -21,8 +21,10 @@ from slurmtwin.models.api_server.objects import Pod
 from slurmtwin.workload.resolve import resolve_jobs
 from slurmtwin.workload.slurm_conf import cluster_conf
 from slurmtwin.worlds import pod_operator
+from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_observer import ObservedSink
 from slurmtwin.worlds.pod_world import PodWorld, with_controllers
+from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core import plan
@@ -200,8 +202,9 @@ def test_a_manifest_keeps_what_the_twin_needs() -> None:
             "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7}],
         },
     })  # fmt: skip
-    pod = pod_of(manifest, {"process": "supervised"}, pre_stop_ns=400 * MS)
-    [container] = pod.spec.containers
+    pod = pod_of(manifest, {"process": "supervised"}, pre_stop_ns=400 * MS, sidecars=("log",))
+    [container], [sidecar] = pod.spec.containers, pod.spec.init_containers
+    assert (sidecar.name, sidecar.image, sidecar.restartable, sidecar.memory) == ("log", container.image, True, 0)
     assert isinstance(pod, Pod)
     assert (container.milli_cpu, container.memory, container.env["process"]) == (1000, 1 << 30, "supervised")
     assert container.pre_stop_ns == 400 * MS
@@ -219,3 +222,19 @@ def test_a_worker_ends_when_its_pre_stop_hook_is_over() -> None:
     deleted = next(r.t_ns for r in rows if r.kind is Kind.POD_DELETING and r.actor == "apiserver")
     stopped = next(r.t_ns for r in rows if r.kind is Kind.SLURMD_STOPPED)
     assert 5 * SECOND <= stopped - deleted < 6 * SECOND
+
+
+def test_slinkys_slurmd_waits_for_a_look_that_sees_its_sidecar() -> None:
+    """Its pods are mounted at the first look, whatever the reference operator's take; then logfile, a look, slurmd."""
+    durations = still_durations() | {"volumes-mounted-alone": (5 * SECOND,)}
+    for look_ns in (200 * MS, 700 * MS):
+        times = StartTimes(relist_ns={f"worker{n}": (look_ns, 1003 * MS) for n in ("", 2, 3)})
+        rows = play("x47-slinky", durations=durations, times=times)
+        bound = max(row.t_ns for row in rows if row.kind is Kind.POD_SCHEDULED and row.actor == "apiserver")
+        logfile, slurmd = (
+            next(row.t_ns for row in rows if row.t_ns > bound and f"Started container {name}" in str(row.detail))
+            for name in ("logfile", "slurmd")
+        )
+        looks = [look_ns + n * 1003 * MS for n in range(80)]
+        assert logfile - bound < SECOND
+        assert slurmd - next(look for look in looks if look > logfile) < 200 * MS
