@@ -19,7 +19,7 @@ def pod_of(
     """The pod of a manifest. env: what its container shall have beside (process: main or supervised).
 
     readiness: of the period of startup and readiness probes; pre_stop_ns: how long a preStop hook runs; sidecars: names
-    of restartable init containers of the same image.
+    of restartable init containers, whose image is there.
     """
     document = json.loads(manifest)
     meta, spec = document["metadata"], document["spec"]
@@ -56,8 +56,8 @@ def _container(item: Document, env: Mapping[str, str], readiness: float, pre_sto
 
 
 def _sidecar(name: str, beside: Document) -> Container:
-    """It asks for nothing and has no probe."""
-    return Container(name=name, image=_image(beside), restartable=True)
+    """It asks for nothing and has no probe; its image is its own, so that another one of slurmd's is not."""
+    return Container(name=name, image=str(beside["name"]), restartable=True)
 
 
 def _image(item: Document) -> str:

@@ -64,7 +64,7 @@ def costs_by(clock: SimpleNamespace) -> StartCosts:
         draw=lambda name: lambda: durations[name] * MS,
         streams=SimpleNamespace(uniform_ns=lambda *_: lambda: 0),
     )  # fmt: skip
-    return start_costs(cast("PodWorld", world), Sharing(cast("Environment", clock)), under_operator=False)
+    return start_costs(cast("PodWorld", world), Sharing(cast("Environment", clock)), operator="")
 
 
 def test_the_first_of_two_starts_loses_to_the_second_from_its_coming_on() -> None:
