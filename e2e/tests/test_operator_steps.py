@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.operator_steps import OperatorStep
@@ -22,11 +23,14 @@ from slurmtwin_e2e.kind.deploy import Deployed
 from slurmtwin_e2e.kind.faults import operator as steps
 from slurmtwin_e2e.kind.faults.base import FaultError, Reach
 from slurmtwin_e2e.kind.faults.operator import OperatorChange, before, holds
+from slurmtwin_e2e.kind.faults.services import NO_IMAGE, ImagePull
 from slurmtwin_e2e.kind.manifests.objects import Place
 from slurmtwin_e2e.operators.form import load_operator
 from slurmtwin_e2e.operators.reading import reader_of
 
 NODESETS = "/apis/slinky.slurm.net/v1beta1/namespaces/st-x-1/nodesets/w"
+PODS = "/api/v1/namespaces/st-x-1/pods"
+SLURMDS = f"{PODS}?labelSelector=app.kubernetes.io%2Fname%3Dslurmd"
 RESTAPI = "/apis/slinky.slurm.net/v1beta1/namespaces/st-x-1/restapis/slurm"
 
 
@@ -85,6 +89,11 @@ class Hand:
 
 def change(server: Server, named: bool = True, **step: Any) -> OperatorChange:
     """A step on a run under slinky."""
+    return OperatorChange(OperatorStep.model_validate({"at": "1s"} | step), reach(server, named))
+
+
+def reach(server: Server, named: bool = True) -> Reach:
+    """What a step or fault has at hand there."""
     case = Scenario.model_validate(
         {"schema": "slurmtwin/scenario/1", "name": "x", "pods": {"operator": "slinky"},
          "slurm": {"nodes": [{"NodeName": "w-[0-1]", "CPUs": 1}]}}
@@ -92,9 +101,7 @@ def change(server: Server, named: bool = True, **step: Any) -> OperatorChange:
     hand = cast(Cluster, Hand())
     place = Place("st-x-1", "i", "i", "/shared")
     deployed = Deployed(hand, place, Path("/nowhere"), 0, {}, case, load_operator("slinky") if named else None)
-    return OperatorChange(
-        OperatorStep.model_validate({"at": "1s"} | step), Reach(hand, deployed, cast(Api, server))
-    )  # fmt: skip
+    return Reach(hand, deployed, cast(Api, server))
 
 
 def test_scale_patches_the_replicas_and_takes_them_back() -> None:
@@ -143,6 +150,27 @@ def _once(seen: Any, fail: str) -> str:
     if not said:
         raise FaultError(fail)
     return said
+
+
+def test_an_image_that_nobody_has_is_named_on_the_operators_object() -> None:
+    """The workers' own image alone; proven by a pod that waits for it, taken back with the pod that is stuck."""
+    server = Server()
+    good = {"image": "good", "imagePullPolicy": "Never"}
+    server.objects[NODESETS]["spec"]["slurmd"] = dict(good)
+    waiting = {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}
+    server.objects[SLURMDS] = {
+        "items": [{"metadata": {"name": "w-0", "namespace": "st-x-1"}, "status": waiting}],
+    }
+    server.objects[f"{PODS}/w-0"] = {}
+    fault = ClusterFault.model_validate({"at": "1s", "kind": "image.pull_fails", "target": "slurmd"})
+    one = ImagePull(fault, reach(server))
+    one.prepare()
+    one.inject()
+    assert server.objects[NODESETS]["spec"]["slurmd"] == {"image": NO_IMAGE, "imagePullPolicy": "IfNotPresent"}
+    assert one.prove() == "w-0 waits: image cannot be pulled"
+    one.clear()
+    assert server.objects[NODESETS]["spec"]["slurmd"] == good
+    assert f"{PODS}/w-0" not in server.objects
 
 
 def test_two_updates_differ() -> None:

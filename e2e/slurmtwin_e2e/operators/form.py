@@ -34,6 +34,8 @@ CREATE_VALUES: Final = (
 """What a template of `create` may ask for."""
 STEP_VALUES: Final = ("namespace", "cluster", "workers", "count", "revision", "slurm_conf", "slurm_options", "pod")
 """What a step may ask for."""
+IMAGE_VALUES: Final = ("namespace", "cluster", "workers", "image")
+"""What `workers_image` may ask for; the image is the one that the fault names."""
 
 
 class Target(Strict):
@@ -86,6 +88,7 @@ class OperatorForm(Strict):
     pods: PodsReading
     create: list[dict[str, Any]] = Field(min_length=1, description="objects of one Slurm cluster, in order")
     steps: dict[OperatorStepKind, dict[str, Change]] = Field(default_factory=dict)
+    workers_image: Change | None = Field(None, description="the patch that gives the workers another image")
 
     @field_validator("install")
     @classmethod
@@ -145,12 +148,15 @@ def load_operator(name: str, folder: Path = FOLDER) -> OperatorForm:
 
 def _check_names(document: Any, path: Path) -> None:
     """Refuse placeholders that have no value, wherever they stand."""
-    for part, known in (("create", CREATE_VALUES), ("steps", STEP_VALUES), ("controllers", ())):
+    for part, known in (
+        ("create", CREATE_VALUES), ("steps", STEP_VALUES), ("workers_image", IMAGE_VALUES), ("controllers", ()),
+    ):  # fmt: skip
         for location, name in names_in(plain(document).get(part), (part,)):
             if name not in known:
                 where = Where(str(path), line_of(document, location))
                 raise InputError(f"${{{name}}} is no placeholder of {part}", where, ", ".join(known))
-    rest: Mapping[str, Any] = {k: v for k, v in plain(document).items() if k not in ("create", "steps", "controllers")}
+    filled = ("create", "steps", "workers_image", "controllers")
+    rest: Mapping[str, Any] = {k: v for k, v in plain(document).items() if k not in filled}
     for location, _ in names_in(rest):
         raise InputError("no placeholder stands here", Where(str(path), line_of(document, location)))
 

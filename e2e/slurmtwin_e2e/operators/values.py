@@ -142,3 +142,10 @@ def step_values(scenario: Scenario, namespace: str, step: OperatorStep, moment_n
         "slurm_conf": slurm_conf(scenario, step.set), "slurm_options": slurm_options(scenario, step.set),
         "pod": step.target.partition(":")[2],
     }  # fmt: skip
+
+
+def image_values(scenario: Scenario, namespace: str, image: str) -> dict[str, Any]:
+    """Values of the patch that gives the workers another image."""
+    return {
+        "namespace": namespace, "cluster": cluster_name(scenario), "workers": workers_of(scenario).name, "image": image,
+    }  # fmt: skip

@@ -13,6 +13,10 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin_e2e.kind.api import ApiError
 from slurmtwin_e2e.kind.faults.base import Fault, container_status, until
+from slurmtwin_e2e.kind.faults.operator import before, path_of
+from slurmtwin_e2e.operators.form import OperatorForm
+from slurmtwin_e2e.operators.placeholders import fill
+from slurmtwin_e2e.operators.values import image_values
 
 MANIFEST: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 KEPT: Final = "/etc/kubernetes/kube-apiserver.kept"
@@ -78,40 +82,56 @@ class ApiServer(Fault):
 
 
 class ImagePull(Fault):
-    """The workload's image cannot be pulled: the template names one that no registry has."""
+    """The workload's image cannot be pulled: the template, or the operator's object, names one that no registry has."""
 
     kinds = ("image.pull_fails",)
 
     def prepare(self) -> None:
-        """Find the StatefulSet or Deployment of the target's pod."""
-        pod = self.tools.pod(self.fault.target)
+        """Find what makes the target's pod, and what its image is now."""
+        operator = self.tools.deployed.operator
+        app = self.fault.target.partition(":")[0]
+        if operator is None:
+            self._of_template(app)
+        else:
+            self._of_operator(operator, app)
+
+    def _of_template(self, app: str) -> None:
+        """A StatefulSet or Deployment."""
         space = self.tools.deployed.namespace
         base = f"/apis/apps/v1/namespaces/{space}"
-        app = self.fault.target.partition(":")[0]
         found: list[tuple[str, dict[str, Any]]] = []
         for kind in ("statefulsets", "deployments"):
             items = self.tools.api.request("GET", f"{base}/{kind}")["items"]
             found += [(f"{base}/{kind}/{i['metadata']['name']}", i) for i in items
                       if i["spec"]["selector"]["matchLabels"].get("app") == app]  # fmt: skip
         if not found:
-            raise InputError(f"{pod.name} belongs to no StatefulSet or Deployment of the run")
-        self.app, (self.path, item) = app, found[0]
+            raise InputError(f"{self.tools.pod(self.fault.target).name} belongs to no StatefulSet or Deployment")
+        self.path, item = found[0]
+        self.selector = f"app%3D{app}"
         container = item["spec"]["template"]["spec"]["containers"][0]
-        self.name, self.image, self.policy = container["name"], container["image"], container["imagePullPolicy"]
+        named = {**container, "image": NO_IMAGE, "imagePullPolicy": "IfNotPresent"}
+        self.patch, self.undone = ({"spec": {"template": {"spec": {"containers": [c]}}}} for c in (named, container))
 
-    def _set(self, image: str, policy: str) -> None:
-        item = self.tools.api.request("GET", self.path)
-        container = item["spec"]["template"]["spec"]["containers"][0]
-        changed = {**container, "image": image, "imagePullPolicy": policy}
-        self.tools.api.patch(self.path, {"spec": {"template": {"spec": {"containers": [changed]}}}})
+    def _of_operator(self, operator: OperatorForm, app: str) -> None:
+        """The operator's own object (OperatorForm.workers_image)."""
+        change, space = operator.workers_image, self.tools.deployed.namespace
+        if change is None or change.patch is None or app != "slurmd":
+            raise InputError(f"operator {operator.name}: no image of {app} is named", hint="workers_image")
+        values = image_values(self.tools.deployed.scenario, space, NO_IMAGE)
+        target = change.object
+        self.path = path_of(target.api, space, target.resource, str(fill(target.name, values)))
+        self.patch = fill(change.patch, values)
+        self.undone = before(self.tools.api.request("GET", self.path), self.patch)
+        value = next(value for value, daemon in operator.pods.apps.items() if daemon == app)
+        self.selector = f"{operator.pods.label.replace('/', '%2F')}%3D{value}"
 
     def inject(self) -> None:
         """Name an image that is nowhere."""
-        self._set(NO_IMAGE, "IfNotPresent")
+        self.tools.api.patch(self.path, self.patch)
 
     def _stuck(self) -> list[dict[str, Any]]:
         space = self.tools.deployed.namespace
-        items = self.tools.api.request("GET", f"/api/v1/namespaces/{space}/pods?labelSelector=app%3D{self.app}")
+        items = self.tools.api.request("GET", f"/api/v1/namespaces/{space}/pods?labelSelector={self.selector}")
         out = []
         for item in items["items"]:
             waiting = container_status(item).get("state", {}).get("waiting", {})
@@ -130,7 +150,7 @@ class ImagePull(Fault):
 
     def clear(self) -> None:
         """The old image; pods that are stuck are deleted (a StatefulSet does not do that by itself)."""
-        self._set(self.image, self.policy)
+        self.tools.api.patch(self.path, self.undone)
         for item in self._stuck():
             meta = item["metadata"]
             self.tools.api.request("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
