@@ -26,11 +26,10 @@ from slurmtwin_e2e.kind.faults.operator import OperatorChange, before, holds
 from slurmtwin_e2e.kind.faults.services import NO_IMAGE, ImagePull
 from slurmtwin_e2e.kind.manifests.objects import Place
 from slurmtwin_e2e.operators.form import load_operator
-from slurmtwin_e2e.operators.reading import reader_of
+from slurmtwin_e2e.operators.reading import PodReader, reader_of
 
 NODESETS = "/apis/slinky.slurm.net/v1beta1/namespaces/st-x-1/nodesets/w"
 PODS = "/api/v1/namespaces/st-x-1/pods"
-SLURMDS = f"{PODS}?labelSelector=app.kubernetes.io%2Fname%3Dslurmd"
 RESTAPI = "/apis/slinky.slurm.net/v1beta1/namespaces/st-x-1/restapis/slurm"
 
 
@@ -99,8 +98,9 @@ def reach(server: Server, named: bool = True) -> Reach:
          "slurm": {"nodes": [{"NodeName": "w-[0-1]", "CPUs": 1}]}}
     )  # fmt: skip
     hand = cast(Cluster, Hand())
-    place = Place("st-x-1", "i", "i", "/shared")
-    deployed = Deployed(hand, place, Path("/nowhere"), 0, {}, case, load_operator("slinky") if named else None)
+    place, form = Place("st-x-1", "i", "i", "/shared"), load_operator("slinky")
+    operator, reader = (form, reader_of(form.pods)) if named else (None, PodReader())
+    deployed = Deployed(hand, place, Path("/nowhere"), 0, {}, case, operator, reader)
     return Reach(hand, deployed, cast(Api, server))
 
 
@@ -152,15 +152,21 @@ def _once(seen: Any, fail: str) -> str:
     return said
 
 
+def a_pod(name: str, app: str, status: Any) -> Any:
+    """One of slurm-operator's."""
+    meta = {"name": name, "namespace": "st-x-1", "uid": name, "labels": {"app.kubernetes.io/name": app}}
+    return {"metadata": meta, "spec": {"nodeName": "worker"}, "status": status}
+
+
 def test_an_image_that_nobody_has_is_named_on_the_operators_object() -> None:
     """The workers' own image alone; proven by a pod that waits for it, taken back with the pod that is stuck."""
     server = Server()
     good = {"image": "good", "imagePullPolicy": "Never"}
     server.objects[NODESETS]["spec"]["slurmd"] = dict(good)
-    waiting = {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}
-    server.objects[SLURMDS] = {
-        "items": [{"metadata": {"name": "w-0", "namespace": "st-x-1"}, "status": waiting}],
-    }
+    runs = a_pod("w-1", "slurmd", {"phase": "Running"})
+    waits = {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}
+    pods = [runs, a_pod("x", "slurmrestd", waits), a_pod("w-0", "slurmd", waits)]
+    server.objects[PODS] = {"items": pods}
     server.objects[f"{PODS}/w-0"] = {}
     fault = ClusterFault.model_validate({"at": "1s", "kind": "image.pull_fails", "target": "slurmd"})
     one = ImagePull(fault, reach(server))

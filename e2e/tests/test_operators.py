@@ -102,6 +102,8 @@ def test_no_placeholder_is_left() -> None:
         ("name: slinky", "name: other", "is not the folder's"),
         ("group: slinky", "grop: slinky", "grop"),
         ("      patch: {spec: {extraConf: '${slurm_conf}'}}\n", "", "a patch is missing"),
+        ("slurmd: {image: '${image}', imageP", "slurmd: {image: '${count}', imageP", "no placeholder of workers_image"),
+        ("  patch: {spec: {slurmd: {image: '${image}', imagePullPolicy: IfNotPresent}}}\n", "", "a patch is missing"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
@@ -218,6 +220,7 @@ def test_another_version_is_refused() -> None:
         ({"kind": "operator.configure", "target": "controller"}, "`set` belongs to"),
         ({"kind": "operator.delete", "target": "rest", "set": {"KillWait": 3}}, "`set` belongs to"),
         ({"kind": "operator.configure", "target": "controller", "set": {"KillWait": "3\nx"}}, "not one line"),
+        ({"kind": "image.pull_fails", "target": "slurmctld"}, "names no image of slurmctld"),
     ],
 )
 def test_a_step_that_cannot_be_done_is_refused_before_anything_is_made(step: dict[str, Any], says: str) -> None:

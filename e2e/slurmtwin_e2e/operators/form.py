@@ -36,6 +36,10 @@ STEP_VALUES: Final = ("namespace", "cluster", "workers", "count", "revision", "s
 """What a step may ask for."""
 IMAGE_VALUES: Final = ("namespace", "cluster", "workers", "image")
 """What `workers_image` may ask for; the image is the one that the fault names."""
+VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "create": CREATE_VALUES, "steps": STEP_VALUES, "workers_image": IMAGE_VALUES, "controllers": (),
+}  # fmt: skip
+"""Part of the file -> its placeholders; elsewhere none stands."""
 
 
 class Target(Strict):
@@ -117,6 +121,12 @@ class OperatorForm(Strict):
             raise InputError(f"operator {self.name} has no {step.kind} of {step.target!r}", hint=hint)
         return known[head]
 
+    def image_of(self, app: str) -> Change:
+        """What gives a daemon another image. Raises InputError where the folder does not say, as of all but slurmd."""
+        if app != "slurmd" or self.workers_image is None:
+            raise InputError(f"operator {self.name} names no image of {app}", hint="workers_image")
+        return self.workers_image
+
 
 def operators(folder: Path = FOLDER) -> list[str]:
     """Names of the operators that have a folder."""
@@ -148,20 +158,19 @@ def load_operator(name: str, folder: Path = FOLDER) -> OperatorForm:
 
 def _check_names(document: Any, path: Path) -> None:
     """Refuse placeholders that have no value, wherever they stand."""
-    for part, known in (
-        ("create", CREATE_VALUES), ("steps", STEP_VALUES), ("workers_image", IMAGE_VALUES), ("controllers", ()),
-    ):  # fmt: skip
+    for part, known in VALUES.items():
         for location, name in names_in(plain(document).get(part), (part,)):
             if name not in known:
                 where = Where(str(path), line_of(document, location))
                 raise InputError(f"${{{name}}} is no placeholder of {part}", where, ", ".join(known))
-    filled = ("create", "steps", "workers_image", "controllers")
-    rest: Mapping[str, Any] = {k: v for k, v in plain(document).items() if k not in filled}
+    rest: Mapping[str, Any] = {k: v for k, v in plain(document).items() if k not in VALUES}
     for location, _ in names_in(rest):
         raise InputError("no placeholder stands here", Where(str(path), line_of(document, location)))
 
 
 def _check_steps(form: OperatorForm, document: Any, path: Path) -> None:
+    if form.workers_image is not None and form.workers_image.patch is None:
+        raise InputError("a patch is missing", Where(str(path), line_of(document, ("workers_image",))))
     for kind, targets in form.steps.items():
         for target, change in targets.items():
             if (change.patch is None) is not (kind == "operator.delete"):

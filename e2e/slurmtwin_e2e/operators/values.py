@@ -98,6 +98,8 @@ def refuse_unsaid(form: OperatorForm, scenario: Scenario) -> None:
     for fault in scenario.faults:
         if isinstance(fault, OperatorStep):
             _refuse_step(form, scenario, fault)
+        elif fault.kind == "image.pull_fails":
+            form.image_of(fault.target.partition(":")[0])
     slurm_conf(scenario)
 
 
@@ -137,7 +139,7 @@ def create_values(scenario: Scenario, namespace: str, image: str, evidence: str,
 def step_values(scenario: Scenario, namespace: str, step: OperatorStep, moment_ns: int) -> dict[str, Any]:
     """Values of a step's templates; moment_ns: unix time of the change, which makes each update another one."""
     return {
-        "namespace": namespace, "cluster": cluster_name(scenario), "workers": workers_of(scenario).name,
+        **_names(scenario, namespace),
         "count": step.count if step.count is not None else 0, "revision": str(moment_ns),
         "slurm_conf": slurm_conf(scenario, step.set), "slurm_options": slurm_options(scenario, step.set),
         "pod": step.target.partition(":")[2],
@@ -146,6 +148,9 @@ def step_values(scenario: Scenario, namespace: str, step: OperatorStep, moment_n
 
 def image_values(scenario: Scenario, namespace: str, image: str) -> dict[str, Any]:
     """Values of the patch that gives the workers another image."""
-    return {
-        "namespace": namespace, "cluster": cluster_name(scenario), "workers": workers_of(scenario).name, "image": image,
-    }  # fmt: skip
+    return {**_names(scenario, namespace), "image": image}
+
+
+def _names(scenario: Scenario, namespace: str) -> dict[str, Any]:
+    """What every change of an object is told."""
+    return {"namespace": namespace, "cluster": cluster_name(scenario), "workers": workers_of(scenario).name}

@@ -125,12 +125,17 @@ def carried(design: Design, settings: Mapping[str, Any]) -> Design:
     return design.model_copy(update={"carrier": carrier})
 
 
+def asks_by_lists(operator: str) -> bool:
+    """It is the Slinky operator, with slurm-client: what its recordings alone show is taken from them."""
+    return bool(operator) and design_of(operator).carrier.slurm_informer
+
+
 def supervised_ends(operator: str, world: PodWorld) -> tuple[Callable[[], int], Callable[[], int]]:
     """When a supervisord in an operator's pod hears SIGTERM, and how much later than its program it ends.
 
     As recorded of Slinky's pods, whose preStop hook wakes nobody; elsewhere both are at once.
     """
-    if not operator or not design_of(operator).carrier.slurm_informer:
+    if not asks_by_lists(operator):
         return _at_once, _at_once
     draw = world.streams.uniform_ns
     again = draw("supervisor.again", 0, 100)
@@ -256,7 +261,7 @@ class OperatorPart:
 
     @property
     def asks_by_lists(self) -> bool:
-        """It is the Slinky operator, with slurm-client: what its recordings alone show is taken from them."""
+        """As above, of the design as this scenario carries it."""
         return self._design.carrier.slurm_informer
 
     @property

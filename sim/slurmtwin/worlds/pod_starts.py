@@ -11,7 +11,7 @@ from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin.worlds.kubelet_phases import REMOUNT_NS
 from slurmtwin.worlds.pod_durations import OF_MOUNTS, OF_PAIRS
-from slurmtwin.worlds.pod_operator import design_of
+from slurmtwin.worlds.pod_operator import asks_by_lists
 from slurmtwin.worlds.pod_services import NO_IMAGE
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
     of it that is the container's. A law was measured with so many others beside a start, or of many: then those that
     are there share the host.
 
-    Probes tick from the end of the mounts on. An operator's pods are later: their Secrets are not there at the first
-    look. How much later shows before each fault, and in quiet-operated by how many others are on their way. Those of
-    slurm-operator are mounted at the first look where they start alone (docs/surprises.md).
+    Probes tick from the end of the mounts on. An operator's pods are later: how much shows before each fault, and in
+    quiet-operated by how many others are on their way. Those of slurm-operator are mounted at the first look where they
+    start alone (docs/surprises.md).
     """
     many, few = StartLaw.of(world, ""), [StartLaw.of(world, "-alone")]
     if world.has(*OF_PAIRS):
@@ -120,7 +120,7 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
     back = world.draw("container-restart")
     together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
     mounts = {others: world.draw(name) for others, name in enumerate(OF_MOUNTS) if world.has(name)}
-    at_once = bool(operator) and design_of(operator).carrier.slurm_informer
+    at_once = asks_by_lists(operator)
     begun: dict[str, Begun] = {}
     clock = world.env
 

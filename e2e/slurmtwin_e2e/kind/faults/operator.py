@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin_e2e.kind.api import ApiError
 from slurmtwin_e2e.kind.faults.base import Fault, FaultError, Reach, until
-from slurmtwin_e2e.operators.form import OperatorForm
+from slurmtwin_e2e.operators.form import Change, OperatorForm
 from slurmtwin_e2e.operators.placeholders import fill
 from slurmtwin_e2e.operators.values import step_values
 
@@ -41,6 +43,30 @@ def path_of(api: str, namespace: str, resource: str, name: str) -> str:
     return f"{root}/namespaces/{namespace}/{resource}/{name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """One object of the API as it was found, the merge patch for it and the one back; no patch: it is deleted."""
+
+    name: str
+    path: str
+    found: dict[str, Any]
+    patch: Patch | None
+    undone: Patch | None
+
+
+def aim(tools: Reach, change: Change, values: Mapping[str, Any]) -> Aim:
+    """What a change of an operator's form is about in this run. Raises FaultError when there is no such object."""
+    target = change.object
+    name = str(fill(target.name, values))
+    path = path_of(target.api, tools.deployed.namespace, target.resource, name)
+    try:
+        found = tools.api.request("GET", path)
+    except ApiError as error:
+        raise FaultError(f"{path}: {error}") from error
+    patch: Patch | None = fill(change.patch, values) if change.patch is not None else None
+    return Aim(name, path, found, patch, before(found, patch) if patch is not None else None)
+
+
 class OperatorChange(Fault):
     """One change of one object, through the API, as a user's kubectl would make it."""
 
@@ -61,46 +87,39 @@ class OperatorChange(Fault):
 
     def prepare(self) -> None:
         """Find the object and what it holds now."""
-        namespace = self.tools.deployed.namespace
-        change = self.form.change(self.step)
-        values = step_values(self.tools.deployed.scenario, namespace, self.step, time.time_ns())
-        target = change.object
-        self.name = str(fill(target.name, values))
-        self.path = path_of(target.api, namespace, target.resource, self.name)
-        self.patch: Patch | None = fill(change.patch, values) if change.patch is not None else None
-        try:
-            self.object = self.tools.api.request("GET", self.path)
-        except ApiError as error:
-            raise FaultError(f"{self.path}: {error}") from error
-        self.undone = before(self.object, self.patch) if self.patch is not None else None
+        deployed = self.tools.deployed
+        values = step_values(deployed.scenario, deployed.namespace, self.step, time.time_ns())
+        self.aim = aim(self.tools, self.form.change(self.step), values)
 
     def inject(self) -> None:
         """Patch, or delete as kubectl does (its dependants go in the background)."""
-        if self.patch is None:
-            self.tools.api.request("DELETE", self.path, {"propagationPolicy": "Background"})
+        if self.aim.patch is None:
+            self.tools.api.request("DELETE", self.aim.path, {"propagationPolicy": "Background"})
         else:
-            self.tools.api.patch(self.path, self.patch)
+            self.tools.api.patch(self.aim.path, self.aim.patch)
 
     def prove(self) -> str:
         """The object holds the new values, or is gone."""
 
         def seen() -> str:
             try:
-                item = self.tools.api.request("GET", self.path)
+                item = self.tools.api.request("GET", self.aim.path)
             except ApiError as error:
-                return f"{self.name} is gone" if error.status == 404 and self.patch is None else ""
-            if self.patch is None:
-                return f"{self.name} has a deletion time" if "deletionTimestamp" in item["metadata"] else ""
-            said = f"{self.name} has generation {item['metadata'].get('generation', 0)}"
-            return said if holds(item, self.patch) else ""
+                return f"{self.aim.name} is gone" if error.status == 404 and self.aim.patch is None else ""
+            if self.aim.patch is None:
+                return f"{self.aim.name} has a deletion time" if "deletionTimestamp" in item["metadata"] else ""
+            said = f"{self.aim.name} has generation {item['metadata'].get('generation', 0)}"
+            return said if holds(item, self.aim.patch) else ""
 
-        return until(seen, f"{self.name} is as before")
+        return until(seen, f"{self.aim.name} is as before")
 
     def clear(self) -> None:
         """The old values again; a deleted object is made anew as it was."""
-        if self.undone is not None:
-            self.tools.api.patch(self.path, self.undone)
+        if self.aim.undone is not None:
+            self.tools.api.patch(self.aim.path, self.aim.undone)
             return
-        meta = {k: v for k, v in self.object["metadata"].items() if k in ("name", "namespace", "labels", "annotations")}
-        item = {k: v for k, v in self.object.items() if k != "status"} | {"metadata": meta}
+        meta = {
+            k: v for k, v in self.aim.found["metadata"].items() if k in ("name", "namespace", "labels", "annotations")
+        }
+        item = {k: v for k, v in self.aim.found.items() if k != "status"} | {"metadata": meta}
         self.tools.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(item))

@@ -13,9 +13,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin_e2e.kind.api import ApiError
 from slurmtwin_e2e.kind.faults.base import Fault, container_status, until
-from slurmtwin_e2e.kind.faults.operator import before, path_of
-from slurmtwin_e2e.operators.form import OperatorForm
-from slurmtwin_e2e.operators.placeholders import fill
+from slurmtwin_e2e.kind.faults.operator import Aim, aim
 from slurmtwin_e2e.operators.values import image_values
 
 MANIFEST: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -88,54 +86,45 @@ class ImagePull(Fault):
 
     def prepare(self) -> None:
         """Find what makes the target's pod, and what its image is now."""
-        operator = self.tools.deployed.operator
-        app = self.fault.target.partition(":")[0]
-        if operator is None:
-            self._of_template(app)
-        else:
-            self._of_operator(operator, app)
-
-    def _of_template(self, app: str) -> None:
-        """A StatefulSet or Deployment."""
-        space = self.tools.deployed.namespace
-        base = f"/apis/apps/v1/namespaces/{space}"
+        pod, deployed = self.tools.pod(self.fault.target), self.tools.deployed
+        self.app = self.fault.target.partition(":")[0]
+        self.aim: Aim | None = None
+        if deployed.operator is not None:
+            values = image_values(deployed.scenario, deployed.namespace, NO_IMAGE)
+            self.aim = aim(self.tools, deployed.operator.image_of(self.app), values)
+            return
+        base = f"/apis/apps/v1/namespaces/{deployed.namespace}"
         found: list[tuple[str, dict[str, Any]]] = []
         for kind in ("statefulsets", "deployments"):
             items = self.tools.api.request("GET", f"{base}/{kind}")["items"]
             found += [(f"{base}/{kind}/{i['metadata']['name']}", i) for i in items
-                      if i["spec"]["selector"]["matchLabels"].get("app") == app]  # fmt: skip
+                      if i["spec"]["selector"]["matchLabels"].get("app") == self.app]  # fmt: skip
         if not found:
-            raise InputError(f"{self.tools.pod(self.fault.target).name} belongs to no StatefulSet or Deployment")
+            raise InputError(f"{pod.name} belongs to no StatefulSet or Deployment of the run")
         self.path, item = found[0]
-        self.selector = f"app%3D{app}"
         container = item["spec"]["template"]["spec"]["containers"][0]
-        named = {**container, "image": NO_IMAGE, "imagePullPolicy": "IfNotPresent"}
-        self.patch, self.undone = ({"spec": {"template": {"spec": {"containers": [c]}}}} for c in (named, container))
+        self.image, self.policy = container["image"], container["imagePullPolicy"]
 
-    def _of_operator(self, operator: OperatorForm, app: str) -> None:
-        """The operator's own object (OperatorForm.workers_image)."""
-        change, space = operator.workers_image, self.tools.deployed.namespace
-        if change is None or change.patch is None or app != "slurmd":
-            raise InputError(f"operator {operator.name}: no image of {app} is named", hint="workers_image")
-        values = image_values(self.tools.deployed.scenario, space, NO_IMAGE)
-        target = change.object
-        self.path = path_of(target.api, space, target.resource, str(fill(target.name, values)))
-        self.patch = fill(change.patch, values)
-        self.undone = before(self.tools.api.request("GET", self.path), self.patch)
-        value = next(value for value, daemon in operator.pods.apps.items() if daemon == app)
-        self.selector = f"{operator.pods.label.replace('/', '%2F')}%3D{value}"
+    def _set(self, image: str, policy: str) -> None:
+        """In the template, as it is now."""
+        item = self.tools.api.request("GET", self.path)
+        container = item["spec"]["template"]["spec"]["containers"][0]
+        changed = {**container, "image": image, "imagePullPolicy": policy}
+        self.tools.api.patch(self.path, {"spec": {"template": {"spec": {"containers": [changed]}}}})
 
     def inject(self) -> None:
         """Name an image that is nowhere."""
-        self.tools.api.patch(self.path, self.patch)
+        if self.aim is None:
+            self._set(NO_IMAGE, "IfNotPresent")
+        else:
+            self.tools.api.patch(self.aim.path, self.aim.patch)
 
     def _stuck(self) -> list[dict[str, Any]]:
-        space = self.tools.deployed.namespace
-        items = self.tools.api.request("GET", f"/api/v1/namespaces/{space}/pods?labelSelector={self.selector}")
+        deployed = self.tools.deployed
         out = []
-        for item in items["items"]:
+        for item in self.tools.api.request("GET", f"/api/v1/namespaces/{deployed.namespace}/pods")["items"]:
             waiting = container_status(item).get("state", {}).get("waiting", {})
-            if waiting.get("reason") in ("ErrImagePull", "ImagePullBackOff"):
+            if deployed.reader.app(item) == self.app and waiting.get("reason") in ("ErrImagePull", "ImagePullBackOff"):
                 out.append(item)
         return out
 
@@ -150,7 +139,10 @@ class ImagePull(Fault):
 
     def clear(self) -> None:
         """The old image; pods that are stuck are deleted (a StatefulSet does not do that by itself)."""
-        self.tools.api.patch(self.path, self.undone)
+        if self.aim is None:
+            self._set(self.image, self.policy)
+        else:
+            self.tools.api.patch(self.aim.path, self.aim.undone)
         for item in self._stuck():
             meta = item["metadata"]
             self.tools.api.request("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
