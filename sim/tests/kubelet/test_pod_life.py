@@ -467,6 +467,39 @@ def test_an_image_that_nobody_has_is_asked_for_with_back_off(one_node: Any) -> N
     assert not node.times(STARTED)
 
 
+def _told_to_wait_s(node: Any) -> float:
+    """slurmd's image is at no registry, its sidecar's is there: seconds from the pod's creation to ErrImagePull."""
+    side = Container(name="side", image="ok", restartable=True)
+    node.create(Container(name="c", image="no/such:1"), init_containers=(side,))
+    node.run(30)
+    [told, *_] = [e.t_ns / SECOND for e, said in node.rows(WAITING, "collector") if said["reason"] == "ErrImagePull"]
+    return float(told) - 1
+
+
+def _without_registry() -> StartCosts:
+    return StartCosts(pull=lambda image: 0 if image == "ok" else None)
+
+
+def test_a_pod_that_waits_is_synced_when_its_annotations_change(one_node: Any) -> None:
+    """Without news its worker's back-off of 10 to 15 s has to be over (seed 1: the look is one event for it)."""
+
+    def placed(pod: Pod) -> Pod:
+        return replace(pod, meta=replace(pod.meta, annotations={"place": ""}))
+
+    left, marked = one_node(costs=_without_registry()), one_node(costs=_without_registry())
+    marked.at(5, lambda: marked.client.patch(Pod, "d/a", placed))
+    assert 10 < _told_to_wait_s(left) < 20
+    assert 4 < _told_to_wait_s(marked) < 6
+
+
+def test_a_sandbox_and_a_container_seen_by_one_look_may_be_two_syncs(one_node: Any) -> None:
+    """Then the second follows at the next look: 40 % of 40 pods, give or take 2.5 deviations."""
+    waits = [_told_to_wait_s(one_node(costs=_without_registry(), seed=seed)) for seed in range(40)]
+    soon = [wait for wait in waits if wait < 5]
+    assert all(wait > 9 for wait in waits if wait not in soon)
+    assert 8 <= len(soon) <= 24
+
+
 def test_images_are_pulled_one_after_the_other(one_node: Any) -> None:
     """serializeImagePulls: two pulls of 10 s take 20."""
     node = one_node(costs=StartCosts(pull=lambda image: 10 * SECOND))
