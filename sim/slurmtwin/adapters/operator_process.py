@@ -55,6 +55,8 @@ HEARD_NS: Final = 5 * MS
 """A write to the API server until its watch tells of it."""
 HASH: Final = f"{GROUP}/hash"
 _POLICY: Final = Policy()
+PLACED: Final = f"{GROUP}/topology"
+"""slurm-operator's annotation topology.slinky.slurm.net/spec of a pod: its machine's place, "" where that says none."""
 FINALIZER: Final = f"{GROUP}/operator"
 Looked = tuple[tuple[PodView, ...], tuple[KubeNode, ...]]
 """Pods and machines as a pass sees them."""
@@ -78,8 +80,10 @@ class Carrying:
     states of Slurm are written on pods at a pass's end, which brings one too."""
     told_ns: int | None = None
     """The first process ended a pass that wrote a status then, as recorded: its queue stands on that one."""
-    order: Callable[[], int] | None = None
-    """Drawn from 0 to 2**32: which pod a pass writes last (a map's order)."""
+    write: Callable[[], int] = lambda: 0
+    """A write of such a status or state, one behind the other at a pass's end."""
+    heard_late: Callable[[], bool] = lambda: False
+    """Of a pass's last write: whether its watch tells of it behind its answer."""
     gather_ns: int = 0
     """A watched change is looked at so much later: those that come together make one pass (shell/process.py)."""
     requeue_factor: float = 1.0
@@ -234,7 +238,7 @@ class _Process:
         self._queue = self._new_queue()
         for item in self.sets:
             self._queue.add(item.meta.key)
-            self._tell_pods(item, fewest=1)
+            self._hear_of_pods(item, max(1, self._other_states()))
 
     def _poll(self, _argument: object) -> None:
         self._port.forget()
@@ -291,27 +295,34 @@ class _Process:
         made: a.Plan = self._decisions.plan(observed, memory, self.clock.now_ns)
         status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
         failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
-        turn = self._turn
+        turn, marks_pods, others = self._turn, self._carrying.marks_pods, 0
 
         def over(good: bool) -> None:
             if good and turn == self._turn:
-                if self._carrying.marks_pods:
-                    self._tell_pods(item)
+                if marks_pods:
+                    self._hear_of_pods(item, others)
                 self._again(item.meta.key, made.requeue_ns)
             finished(good)
 
+        def settled() -> None:
+            nonlocal others
+            others = self._other_states() if marks_pods else 0
+            writes = others + (marks_pods and item.status.get("status") != status["status"])
+            if writes:
+                took_ns = sum(self._carrying.write() for _ in range(writes))
+                self.clock.call_in(took_ns, lambda _: self._act(item, labels, over))
+            else:
+                self._act(item, labels, over)
+
         def ended(good: bool) -> None:
             if good and not failed:
-                self._port.settle(lambda: over(True))
+                if marks_pods:
+                    self._place(item, looked[0])
+                self._port.settle(settled)
             else:
                 over(False)
 
-        actions = list(made.actions)
-        if self._carrying.marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale())
-            actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
-        if dict(item.status) == status:
-            self._act(item, actions, ended)
-            return
+        actions, labels = list(made.actions), list[a.Action]()
         key = f"NodeSet/{item.meta.key}"
 
         def stored(answer: Any) -> None:
@@ -320,7 +331,17 @@ class _Process:
             else:
                 self._act(item, actions, ended)
 
-        self.client.patch(Custom, key, lambda c: replace(c, status=status), stored, uid=item.meta.uid)
+        if marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale()); labels come last
+            labels = [action for action in actions if isinstance(action, a.LabelPod)]
+            actions = [action for action in actions if not isinstance(action, a.LabelPod)]
+            actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
+        if dict(item.status) == status:
+            self._act(item, actions, ended)
+        elif marks_pods:  # no write comes before its actions
+            self.client.patch(Custom, key, lambda c: replace(c, status=status), uid=item.meta.uid)
+            self._act(item, actions, ended)
+        else:
+            self.client.patch(Custom, key, lambda c: replace(c, status=status), stored, uid=item.meta.uid)
 
     def _again(self, key: str, wanted_ns: int) -> None:
         """A pass that succeeded says when the next is due: when its core says, or always after the poll."""
@@ -328,23 +349,34 @@ class _Process:
         core_ns = round(wanted_ns * carrying.requeue_factor)
         self._queue.add_after(key, core_ns if carrying.poll_after_failure else carrying.poll_ns)
 
-    def _tell_pods(self, item: Custom, fewest: int = 0) -> None:
-        """States of Slurm that changed are written as conditions of pods, which brings a pass (updatePodConditions()).
-
-        Pods are written in the order of a map. A write that is not the last is heard of before this pass is over, and
-        its pass is the next one; of the last one it is heard when that has begun, so one more follows.
-        """
+    def _other_states(self) -> int:
+        """States of Slurm that changed are written as conditions of pods: how many (updatePodConditions())."""
         states = self._port.states()
         before, self._o.said = self._o.said, states
-        count = max(fewest, 0 if states is before else other_records(before, states))
-        if not count:
+        return 0 if states is before else other_records(before, states)
+
+    def _hear_of_pods(self, item: Custom, written: int) -> None:
+        """Pods that a pass wrote bring one.
+
+        What is heard of before this pass is over makes the next one; a write that is heard of when that has begun, one
+        more.
+        """
+        if not written:
             return
-        draw = self._carrying.order
-        late = draw is not None and draw() * len(states) < count << 32
-        if late:
+        if self._carrying.heard_late():
             self.clock.call_in(HEARD_NS, lambda _: self._queue.add(item.meta.key))
         else:
             self._queue.add(item.meta.key)
+
+    def _place(self, item: Custom, pods: tuple[PodView, ...]) -> None:
+        """Pods that had a machine when the pass began are told of its place, once (syncSlurmTopology()).
+
+        That is behind the changes of nodes; a kubelet syncs a pod whose annotations are other ones.
+        """
+        for view in pods:
+            pod = self.pods.get(f"{item.meta.namespace}/{view.name}")
+            if view.kube_node and pod is not None and pod.meta.uid == view.uid and PLACED not in pod.meta.annotations:
+                self.client.patch(Pod, pod.meta.key, _placed, uid=view.uid)
 
     def _look(self, item: Custom) -> Looked:
         """Its pods and machines."""
@@ -513,6 +545,10 @@ def _labelled(pod: Pod, action: a.LabelPod) -> Pod:
     if action.value is not None:
         labels[action.key] = action.value
     return changed(pod, meta=changed(pod.meta, labels=labels))
+
+
+def _placed(pod: Pod) -> Pod:
+    return changed(pod, meta=changed(pod.meta, annotations={**pod.meta.annotations, PLACED: ""}))
 
 
 def _cordoned(node: Node, on: bool) -> Node:
