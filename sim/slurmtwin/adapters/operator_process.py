@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.manifests import pod_of
@@ -187,6 +187,24 @@ def elected_in_ns(now_ns: int, held_until_ns: int, carrying: Carrying) -> int:
     return carrying.lease_ns + (carrying.look() if carrying.look is not None else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Deciding:
+    """A pass that has decided."""
+
+    item: Custom
+    made: a.Plan
+    labels: list[a.Action]
+    """What it does behind its lists."""
+    pods: tuple[PodView, ...]
+    """As it found them when it began."""
+    told: bool
+    """The set's status is another one, which is written behind its lists."""
+    failed: bool
+    """slurmrestd was away, and the design gives such a pass up."""
+    turn: int
+    finished: Finished
+
+
 class _Process:
     """One life of it."""
 
@@ -295,53 +313,53 @@ class _Process:
         made: a.Plan = self._decisions.plan(observed, memory, self.clock.now_ns)
         status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
         failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
-        turn, marks_pods, others = self._turn, self._carrying.marks_pods, 0
-
-        def over(good: bool) -> None:
-            if good and turn == self._turn:
-                if marks_pods:
-                    self._hear_of_pods(item, others)
-                self._again(item.meta.key, made.requeue_ns)
-            finished(good)
-
-        def settled() -> None:
-            nonlocal others
-            others = self._other_states() if marks_pods else 0
-            writes = others + (marks_pods and item.status.get("status") != status["status"])
-            if writes:
-                took_ns = sum(self._carrying.write() for _ in range(writes))
-                self.clock.call_in(took_ns, lambda _: self._act(item, labels, over))
-            else:
-                self._act(item, labels, over)
-
-        def ended(good: bool) -> None:
-            if good and not failed:
-                if marks_pods:
-                    self._place(item, looked[0])
-                self._port.settle(settled)
-            else:
-                over(False)
-
-        actions, labels = list(made.actions), list[a.Action]()
-        key = f"NodeSet/{item.meta.key}"
+        marks_pods, actions = self._carrying.marks_pods, list(made.actions)
+        labels: list[a.Action] = [action for action in actions if marks_pods and isinstance(action, a.LabelPod)]
+        if marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale()); labels come last
+            actions = [action for action in actions if not isinstance(action, a.LabelPod)]
+            actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
+        told = marks_pods and item.status.get("status") != status["status"]
+        acted = partial(self._acted, _Deciding(item, made, labels, looked[0], told, failed, self._turn, finished))
 
         def stored(answer: Any) -> None:
             if isinstance(answer, ApiError):
-                ended(False)
+                acted(False)
             else:
-                self._act(item, actions, ended)
+                self._act(item, actions, acted)
 
-        if marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale()); labels come last
-            labels = [action for action in actions if isinstance(action, a.LabelPod)]
-            actions = [action for action in actions if not isinstance(action, a.LabelPod)]
-            actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
-        if dict(item.status) == status:
-            self._act(item, actions, ended)
-        elif marks_pods:  # no write comes before its actions
-            self.client.patch(Custom, key, lambda c: replace(c, status=status), uid=item.meta.uid)
-            self._act(item, actions, ended)
+        same, key = dict(item.status) == status, f"NodeSet/{item.meta.key}"
+        if not same:
+            done = None if marks_pods else stored  # no write of slurm-operator comes before its actions
+            self.client.patch(Custom, key, lambda c: replace(c, status=status), done, uid=item.meta.uid)
+        if same or marks_pods:
+            self._act(item, actions, acted)
+
+    def _acted(self, deciding: _Deciding, good: bool) -> None:
+        """All actions but labels are done."""
+        if not good or deciding.failed:
+            self._over(deciding, 0, False)
+            return
+        if self._carrying.marks_pods:
+            self._place(deciding.item, deciding.pods)
+        self._port.settle(partial(self._settled, deciding))
+
+    def _settled(self, deciding: _Deciding) -> None:
+        """Nodes were listed anew: the status is written, then conditions of pods, one by one, then labels."""
+        others = self._other_states() if self._carrying.marks_pods else 0
+        took_ns = sum([self._carrying.write() for _ in range(others + deciding.told)])
+        over = partial(self._over, deciding, others)
+        if took_ns:
+            self.clock.call_in(took_ns, lambda _: self._act(deciding.item, deciding.labels, over))
         else:
-            self.client.patch(Custom, key, lambda c: replace(c, status=status), stored, uid=item.meta.uid)
+            self._act(deciding.item, deciding.labels, over)
+
+    def _over(self, deciding: _Deciding, others: int, good: bool) -> None:
+        """The pass has ended; others: nodes whose states were written on pods."""
+        if good and deciding.turn == self._turn:
+            if self._carrying.marks_pods:
+                self._hear_of_pods(deciding.item, others)
+            self._again(deciding.item.meta.key, deciding.made.requeue_ns)
+        deciding.finished(good)
 
     def _again(self, key: str, wanted_ns: int) -> None:
         """A pass that succeeded says when the next is due: when its core says, or always after the poll."""
