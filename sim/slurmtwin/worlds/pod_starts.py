@@ -25,8 +25,9 @@ QUIET_BESIDE: Final = 2
 first quiet runs (first repetition, and pairs of the second), so each one beside adds 22 %. Calibrated durations are
 those of starts with two others beside them on average. Two that start together have a law of their own where the
 batch's quiet runs show pairs (quiet-deleted)."""
-CLEAN_UP_WRITES_NS: Final = 24 * MS
-"""Of clean-up these are the kubelet's two requests, which the model has apart: the last status, and the removal."""
+CLEAN_UP_WRITES_NS: Final = 36 * MS
+"""Of clean-up these are the kubelet's three requests, which the model has apart: the last status, read and written, and
+the removal."""
 PULL_NS: Final = 10 * SECOND
 """An image that a registry has; every recorded one is on the machine beforehand."""
 UNMOUNT_NS: Final = 20 * MS
