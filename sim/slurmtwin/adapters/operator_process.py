@@ -76,8 +76,9 @@ class Carrying:
     """Where the first process's polls stand, up to poll_ns; with poll_after_failure false nowhere: each pass sets when
     the next one is due."""
     marks_pods: bool = False
-    """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once;
-    states of Slurm are written on pods at a pass's end, which brings one too."""
+    """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once.
+    Its pass undrains first; behind its lists it writes the status, states of Slurm on pods, which brings a pass too,
+    and labels; and a machine's place on each pod."""
     told_ns: int | None = None
     """The first process ended a pass that wrote a status then, as recorded: its queue stands on that one."""
     write: Callable[[], int] = lambda: 0
@@ -329,22 +330,34 @@ class _Process:
 
         same, key = dict(item.status) == status, f"NodeSet/{item.meta.key}"
         if not same:
-            done = None if marks_pods else stored  # no write of slurm-operator comes before its actions
+            # slurm-operator has no memory to store before it acts: its status is written behind its lists (_settled())
+            done = None if marks_pods else stored
             self.client.patch(Custom, key, lambda c: replace(c, status=status), done, uid=item.meta.uid)
         if same or marks_pods:
             self._act(item, actions, acted)
 
     def _acted(self, deciding: _Deciding, good: bool) -> None:
         """All actions but labels are done."""
-        if not good or deciding.failed:
-            self._over(deciding, 0, False)
-            return
-        if self._carrying.marks_pods:
-            self._place(deciding.item, deciding.pods)
+        if not good or deciding.failed or deciding.turn != self._turn:
+            self._over(deciding, 0, good and not deciding.failed)
+        elif self._carrying.marks_pods:
+            self._port.wait_for_change(partial(self._changed, deciding))
+        else:
+            self._port.settle(partial(self._settled, deciding))
+
+    def _changed(self, deciding: _Deciding) -> None:
+        """The last change of a node is in a list."""
+        self._place(deciding.item, deciding.pods)
         self._port.settle(partial(self._settled, deciding))
 
     def _settled(self, deciding: _Deciding) -> None:
-        """Nodes were listed anew: the status is written, then conditions of pods, one by one, then labels."""
+        """Nodes were listed anew: the status is written, then conditions of pods, one by one, then labels.
+
+        Status and labels are those of the first list, where slurm-operator looks once more.
+        """
+        if deciding.turn != self._turn:
+            self._over(deciding, 0, True)
+            return
         others = self._other_states() if self._carrying.marks_pods else 0
         took_ns = sum([self._carrying.write() for _ in range(others + deciding.told)])
         over = partial(self._over, deciding, others)
@@ -374,17 +387,15 @@ class _Process:
         return 0 if states is before else other_records(before, states)
 
     def _hear_of_pods(self, item: Custom, written: int) -> None:
-        """Pods that a pass wrote bring one.
+        """So many pods were written, which brings a pass: what is heard of before this one is over makes the next.
 
-        What is heard of before this pass is over makes the next one; a write that is heard of when that has begun, one
-        more.
+        The last write may be heard of when that has begun, and brings one more.
         """
-        if not written:
-            return
-        if self._carrying.heard_late():
-            self.clock.call_in(HEARD_NS, lambda _: self._queue.add(item.meta.key))
-        else:
+        late = written > 0 and self._carrying.heard_late()
+        if written > late:
             self._queue.add(item.meta.key)
+        if late:
+            self.clock.call_in(HEARD_NS, lambda _: self._queue.add(item.meta.key))
 
     def _place(self, item: Custom, pods: tuple[PodView, ...]) -> None:
         """Pods that had a machine when the pass began are told of its place, once (syncSlurmTopology()).

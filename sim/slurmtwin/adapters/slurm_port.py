@@ -126,8 +126,17 @@ class SlurmPort:
         self._seen_jobs: dict[int, tuple[tuple[object, ...], SlurmJob]] = {}
         """Job -> what its record was made of, and the record."""
 
+    def wait_for_change(self, done: Callable[[], None]) -> None:
+        """With slurm-client a change of a node is back when nodes were listed anew (client.go Update())."""
+        lists_ns = self._lists_ns(self._behind)
+        self._behind = 0
+        if lists_ns:
+            self._clock.call_in(lists_ns, lambda _: done())
+        else:
+            done()
+
     def settle(self, done: Callable[[], None]) -> None:
-        """The end of a pass: with slurm-client the last change waits for a new list, and the status for one more.
+        """The end of a pass: with slurm-client its status waits for a new list, and for that of a change.
 
         (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.)
         """

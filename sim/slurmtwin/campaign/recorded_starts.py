@@ -144,7 +144,7 @@ class RecordedStarts:
     def _marked(self, pod: str, at_ns: int) -> None:
         """Behind its status a pass writes conditions and labels of pods; of a label a kubelet hears."""
         name, status_ns = self._status
-        if name and pod.startswith(f"{name}-") and at_ns - status_ns <= MARKS_NS:
+        if name and pod.rpartition("-")[0] == name and at_ns - status_ns <= MARKS_NS:
             self._stood["told_ns"] = at_ns
 
     def _first(self, field: str, at_ns: int) -> None:

@@ -34,8 +34,9 @@ class BackupWatch:
         self._guarded = conf.version != "22.05"
         """Since 23.11 the heartbeat must be readable and unchanged over two failed polls."""
         self._began_ns = clock.now_ns
+        """Rounds count from then: it stood by, or a ping that was waited for has ended."""
         self._poll_ns = clock.now_ns + (SETUP_PAUSE_S + 1) * self._round_ns
-        """The last poll, or the first while it is to come."""
+        """The next poll."""
         self._last_good_ns = clock.now_ns
         self._previous_beat_s = 0
         self._poll_call: Call | None = None
@@ -70,7 +71,8 @@ class BackupWatch:
             if self._cluster.volume.heartbeat is None:
                 return
             self._waits_for_file = False
-            self._began_ns, self._poll_ns = now_ns, now_ns + (SETUP_PAUSE_S + 1) * self._round_ns
+            self._began_ns = self._next_round_ns(now_ns)
+            self._poll_ns = self._began_ns + (SETUP_PAUSE_S + 1) * self._round_ns
         while self._was_fine and self._poll_ns <= now_ns:
             self._last_good_ns = max(self._last_good_ns, self._poll_ns)
             self._poll_ns = self._behind_ns(self._poll_ns, self._poll_ns + 1)

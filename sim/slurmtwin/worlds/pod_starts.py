@@ -89,6 +89,7 @@ class Mounting:
         since_ns = min((began for began, over in self._spans.values() if over > now_ns), default=now_ns)
         self._spans = {one: span for one, span in self._spans.items() if span[1] > since_ns}
         self._spans[uid] = (now_ns, now_ns + VOLUME_POLL_NS)
+        self._looked.discard(uid)
 
     def looks(self, uid: str) -> int | None:
         """Others that were on the way beside it, at its first look; None: it has looked, or never began."""

@@ -44,7 +44,8 @@ class StartTimes:
     poll_ns: int | None = None
     """An operator's last poll before the first fault that its recorded passes show."""
     told_ns: int | None = None
-    """A node set's status was written last before the first fault: a pass of its operator ended."""
+    """A pass of its operator ended, the last one before the first fault that wrote a node set's status: then, or when
+    the last worker was synced by its labels right behind that."""
     submit_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()

@@ -14,7 +14,7 @@ from slurmtwin.campaign.study_file import load_study
 
 
 def main(study: Path, out: Path) -> int:
-    """Runs that were done, as the process's only line; one worker is killed by SIGKILL once four are done."""
+    """One worker is killed by SIGKILL once four runs are done, which is told; the last line is how many were."""
     with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=4, threads_per_worker=1, dashboard_address=None, local_directory=str(out / "dask"), silence_logs=50,
     ) as cluster:  # fmt: skip

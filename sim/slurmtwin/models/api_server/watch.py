@@ -48,13 +48,17 @@ def more_than_marks(verb: str, old: Pod | None, new: Pod) -> bool:
 
 
 def more_than_marks_of_running(verb: str, old: Pod | None, new: Pod) -> bool:
-    """As above, or a container that waits is tried again: a pod whose containers all run is synced by marks in vain.
+    """As above, or marks of a pod that waits: one whose containers all run is synced by them in vain."""
+    return more_than_marks(verb, old, new) or waits(new)
 
-    A kubelet syncs a pod whose labels or annotations are other ones (config.go podsDifferSemantically()).
+
+def waits(pod: Pod) -> bool:
+    """It is bound, and a container does not run: by other labels or annotations its kubelet tries once more.
+
+    (config.go podsDifferSemantically().)
     """
-    return more_than_marks(verb, old, new) or (
-        new.spec.node_name != "" and not all(one.running_ns is not None for one in new.status.containers)
-    )
+    containers = pod.status.containers
+    return pod.spec.node_name != "" and not (containers and all(one.running_ns is not None for one in containers))
 
 
 def changed_labels(old: Object, new: Object) -> set[str]:

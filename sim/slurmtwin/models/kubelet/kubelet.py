@@ -19,7 +19,7 @@ from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.collector import Fact, container_ended, container_started, pod_fact
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Container, Node, Pod, PodStatus
-from slurmtwin.models.api_server.watch import more_than_marks_of_running
+from slurmtwin.models.api_server.watch import more_than_marks_of_running, waits
 from slurmtwin.models.kubelet.admission import NodeCapacity, Room, resources_of
 from slurmtwin.models.kubelet.back_off import BackOff
 from slurmtwin.models.kubelet.cpu_sets import CpuSets
@@ -245,10 +245,8 @@ class Kubelet:
             return
         self.statuses.look(new)
         before, now = worker.pod.meta, new.meta
-        if (
-            before.deletion_ns != now.deletion_ns or worker.pod.spec is not new.spec
-            or before.annotations != now.annotations or before.labels != now.labels
-        ):  # fmt: skip
+        marked = before.annotations != now.annotations or before.labels != now.labels
+        if before.deletion_ns != now.deletion_ns or worker.pod.spec is not new.spec or (marked and waits(new)):
             worker.update(new)
         else:
             worker.pod = new
