@@ -14,19 +14,21 @@ from slurmtwin.campaign.study_file import load_study
 
 
 def main(study: Path, out: Path) -> int:
-    """One worker is killed by SIGKILL once four runs are done, which is told; the last line is how many were."""
+    """One worker is killed by SIGKILL once four runs are done; says how many ran, failed, and were lost of workers."""
+    killed: list[int] = []
     with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=4, threads_per_worker=1, dashboard_address=None, local_directory=str(out / "dask"), silence_logs=50,
     ) as cluster:  # fmt: skip
 
         def kill(progress: Progress) -> None:
             if progress.done == 4:
-                os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
-                sys.stdout.write("killed a worker\n")
+                killed.append(next(iter(cluster.workers.values())).pid)
+                os.kill(killed[-1], signal.SIGKILL)
 
         split = Split(scheduler=cluster.scheduler_address)
         done = run_campaign(load_study(study), out / "results", split, seeds=6, progress=kill)
-    sys.stdout.write(f"ran {done.ran}, failed {len(done.failed)}\n")
+        lost = sum(not Path("/proc", str(pid)).exists() for pid in killed)
+    sys.stdout.write(f"ran {done.ran}, failed {len(done.failed)}, workers lost {lost}\n")
     return 0
 
 
