@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,12 @@ for ((i = 0; i < $3; i++)); do
 done
 """
 """usage: ROLE LINE COUNT; says for each kill when it was and when the daemon served again, in unix seconds."""
+SERVED: Final = r"""
+log=/var/log/slurm/$1.log
+until grep -q "$2" "$log"; do sleep 0.05; done
+grep "$2" "$log" | tail -n 1
+"""
+"""usage: ROLE LINE; the last line with these words, once there is one."""
 
 
 def measure(version: str, role: str, count: int) -> list[float]:
@@ -51,6 +58,21 @@ def measure(version: str, role: str, count: int) -> list[float]:
     with daemons(scenario, version, role) as names:
         run = ("exec", names[role], "bash", "-c", KILLS, "kills", role, SERVES[role], str(count))
         return list(spans(docker(*run, limit_s=60 + 10 * count).stdout))
+
+
+def measure_starts(version: str, role: str, count: int) -> list[float]:
+    """Seconds from a container's start until its daemon serves under supervisord. Raises as measure() does."""
+    scenario = load_scenario(SCENARIO).of_version(version)
+    found = []
+    with daemons(scenario, version, role) as names:
+        for _ in range(count):
+            docker("exec", names[role], "rm", "--force", f"/var/log/slurm/{role}.log")
+            docker("restart", "--time", "1", names[role])
+            began = docker("inspect", "--format", "{{.State.StartedAt}}", names[role]).stdout.strip()
+            line = docker("exec", names[role], "bash", "-c", SERVED, "served", role, SERVES[role], limit_s=60).stdout
+            stamp = datetime.fromisoformat(line[1:].partition("]")[0]).replace(tzinfo=UTC)
+            found.append((stamp - datetime.fromisoformat(began[:26] + "+00:00")).total_seconds())
+    return found
 
 
 def spans(text: str) -> Iterator[float]:
@@ -74,6 +96,16 @@ def summary(found: Sequence[float]) -> dict[str, Any]:
     }
 
 
+def write_mounts(scenario: Scenario, folder: Path) -> None:
+    """What containers of the pods' image mount: config and secrets, without the jobs' log of a cluster's pods."""
+    conf = config_files(scenario)
+    conf["slurm.conf"] = "".join(line for line in conf["slurm.conf"].splitlines(True) if not line.startswith("JobComp"))
+    for part, files in (("config", conf), ("secrets", new_keys())):
+        (folder / part).mkdir()
+        for name, content in files.items():
+            (folder / part / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
 @contextmanager
 def daemons(scenario: Scenario, version: str, supervised: str) -> Iterator[dict[str, str]]:
     """Container of each role, on a network of their own; all of it is removed at the end."""
@@ -82,14 +114,8 @@ def daemons(scenario: Scenario, version: str, supervised: str) -> Iterator[dict[
     options = [option.replace("$(POD_NAME)", NODE) for option in slurmd_options(scenario)]
     hosts = {"slurmctld": "slurmctld-0", "slurmd": NODE}
     arguments = {"slurmctld": [], "slurmd": options}
-    conf = config_files(scenario)
-    conf["slurm.conf"] = "".join(line for line in conf["slurm.conf"].splitlines(True) if not line.startswith("JobComp"))
     with tempfile.TemporaryDirectory() as folder:
-        for part, files in (("config", conf), ("secrets", new_keys())):
-            (Path(folder) / part).mkdir()
-            for name, content in files.items():
-                raw = content if isinstance(content, bytes) else content.encode()
-                (Path(folder) / part / name).write_bytes(raw)
+        write_mounts(scenario, Path(folder))
         docker("network", "create", own)
         try:
             for role, host in hosts.items():
@@ -111,8 +137,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", default="26.05", help="of Slurm; its image of pods is there")
     parser.add_argument("--role", choices=sorted(SERVES), default="slurmd")
     parser.add_argument("--restarts", type=int, default=40)
+    parser.add_argument("--starts", type=int, default=0, help="measure so many starts of its container instead")
     options = parser.parse_args(arguments)
-    found = summary(measure(options.version, options.role, options.restarts))
+    if options.starts:
+        found = summary(measure_starts(options.version, options.role, options.starts))
+    else:
+        found = summary(measure(options.version, options.role, options.restarts))
     sys.stdout.write(json.dumps({"version": options.version, "role": options.role} | found, indent=1) + "\n")
     return 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.manifests import pod_of
@@ -55,6 +55,8 @@ HEARD_NS: Final = 5 * MS
 """A write to the API server until its watch tells of it."""
 HASH: Final = f"{GROUP}/hash"
 _POLICY: Final = Policy()
+PLACED: Final = f"{GROUP}/topology"
+"""slurm-operator's annotation topology.slinky.slurm.net/spec of a pod: its machine's place, "" where that says none."""
 FINALIZER: Final = f"{GROUP}/operator"
 Looked = tuple[tuple[PodView, ...], tuple[KubeNode, ...]]
 """Pods and machines as a pass sees them."""
@@ -74,12 +76,15 @@ class Carrying:
     """Where the first process's polls stand, up to poll_ns; with poll_after_failure false nowhere: each pass sets when
     the next one is due."""
     marks_pods: bool = False
-    """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once;
-    states of Slurm are written on pods at a pass's end, which brings one too."""
+    """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once.
+    Its pass undrains first; behind its lists it writes the status, states of Slurm on pods, which brings a pass too,
+    and labels; and a machine's place on each pod."""
     told_ns: int | None = None
     """The first process ended a pass that wrote a status then, as recorded: its queue stands on that one."""
-    order: Callable[[], int] | None = None
-    """Drawn from 0 to 2**32: which pod a pass writes last (a map's order)."""
+    write: Callable[[], int] = lambda: 0
+    """A write of such a status or state, one behind the other at a pass's end."""
+    heard_late: Callable[[], bool] = lambda: False
+    """Of a pass's last write: whether its watch tells of it behind its answer."""
     gather_ns: int = 0
     """A watched change is looked at so much later: those that come together make one pass (shell/process.py)."""
     requeue_factor: float = 1.0
@@ -183,6 +188,24 @@ def elected_in_ns(now_ns: int, held_until_ns: int, carrying: Carrying) -> int:
     return carrying.lease_ns + (carrying.look() if carrying.look is not None else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Deciding:
+    """A pass that has decided."""
+
+    item: Custom
+    made: a.Plan
+    labels: list[a.Action]
+    """What it does behind its lists."""
+    pods: tuple[PodView, ...]
+    """As it found them when it began."""
+    told: bool
+    """The set's status is another one, which is written behind its lists."""
+    failed: bool
+    """slurmrestd was away, and the design gives such a pass up."""
+    turn: int
+    finished: Finished
+
+
 class _Process:
     """One life of it."""
 
@@ -234,7 +257,7 @@ class _Process:
         self._queue = self._new_queue()
         for item in self.sets:
             self._queue.add(item.meta.key)
-            self._tell_pods(item, fewest=1)
+            self._hear_of_pods(item, max(1, self._other_states()))
 
     def _poll(self, _argument: object) -> None:
         self._port.forget()
@@ -291,36 +314,65 @@ class _Process:
         made: a.Plan = self._decisions.plan(observed, memory, self.clock.now_ns)
         status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
         failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
-        turn = self._turn
-
-        def over(good: bool) -> None:
-            if good and turn == self._turn:
-                if self._carrying.marks_pods:
-                    self._tell_pods(item)
-                self._again(item.meta.key, made.requeue_ns)
-            finished(good)
-
-        def ended(good: bool) -> None:
-            if good and not failed:
-                self._port.settle(lambda: over(True))
-            else:
-                over(False)
-
-        actions = list(made.actions)
-        if self._carrying.marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale())
+        marks_pods, actions = self._carrying.marks_pods, list(made.actions)
+        labels: list[a.Action] = [action for action in actions if marks_pods and isinstance(action, a.LabelPod)]
+        if marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale()); labels come last
+            actions = [action for action in actions if not isinstance(action, a.LabelPod)]
             actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
-        if dict(item.status) == status:
-            self._act(item, actions, ended)
-            return
-        key = f"NodeSet/{item.meta.key}"
+        told = marks_pods and item.status.get("status") != status["status"]
+        acted = partial(self._acted, _Deciding(item, made, labels, looked[0], told, failed, self._turn, finished))
 
         def stored(answer: Any) -> None:
             if isinstance(answer, ApiError):
-                ended(False)
+                acted(False)
             else:
-                self._act(item, actions, ended)
+                self._act(item, actions, acted)
 
-        self.client.patch(Custom, key, lambda c: replace(c, status=status), stored, uid=item.meta.uid)
+        same, key = dict(item.status) == status, f"NodeSet/{item.meta.key}"
+        if not same:
+            # slurm-operator has no memory to store before it acts: its status is written behind its lists (_settled())
+            done = None if marks_pods else stored
+            self.client.patch(Custom, key, lambda c: replace(c, status=status), done, uid=item.meta.uid)
+        if same or marks_pods:
+            self._act(item, actions, acted)
+
+    def _acted(self, deciding: _Deciding, good: bool) -> None:
+        """All actions but labels are done."""
+        if not good or deciding.failed or deciding.turn != self._turn:
+            self._over(deciding, 0, good and not deciding.failed)
+        elif self._carrying.marks_pods:
+            self._port.wait_for_change(partial(self._changed, deciding))
+        else:
+            self._port.settle(partial(self._settled, deciding))
+
+    def _changed(self, deciding: _Deciding) -> None:
+        """The last change of a node is in a list."""
+        self._place(deciding.item, deciding.pods)
+        self._port.settle(partial(self._settled, deciding))
+
+    def _settled(self, deciding: _Deciding) -> None:
+        """Nodes were listed anew: the status is written, then conditions of pods, one by one, then labels.
+
+        Status and labels are those of the first list, where slurm-operator looks once more.
+        """
+        if deciding.turn != self._turn:
+            self._over(deciding, 0, True)
+            return
+        others = self._other_states() if self._carrying.marks_pods else 0
+        took_ns = sum([self._carrying.write() for _ in range(others + deciding.told)])
+        over = partial(self._over, deciding, others)
+        if took_ns:
+            self.clock.call_in(took_ns, lambda _: self._act(deciding.item, deciding.labels, over))
+        else:
+            self._act(deciding.item, deciding.labels, over)
+
+    def _over(self, deciding: _Deciding, others: int, good: bool) -> None:
+        """The pass has ended; others: nodes whose states were written on pods."""
+        if good and deciding.turn == self._turn:
+            if self._carrying.marks_pods:
+                self._hear_of_pods(deciding.item, others)
+            self._again(deciding.item.meta.key, deciding.made.requeue_ns)
+        deciding.finished(good)
 
     def _again(self, key: str, wanted_ns: int) -> None:
         """A pass that succeeded says when the next is due: when its core says, or always after the poll."""
@@ -328,23 +380,32 @@ class _Process:
         core_ns = round(wanted_ns * carrying.requeue_factor)
         self._queue.add_after(key, core_ns if carrying.poll_after_failure else carrying.poll_ns)
 
-    def _tell_pods(self, item: Custom, fewest: int = 0) -> None:
-        """States of Slurm that changed are written as conditions of pods, which brings a pass (updatePodConditions()).
-
-        Pods are written in the order of a map. A write that is not the last is heard of before this pass is over, and
-        its pass is the next one; of the last one it is heard when that has begun, so one more follows.
-        """
+    def _other_states(self) -> int:
+        """States of Slurm that changed are written as conditions of pods: how many (updatePodConditions())."""
         states = self._port.states()
         before, self._o.said = self._o.said, states
-        count = max(fewest, 0 if states is before else other_records(before, states))
-        if not count:
-            return
-        draw = self._carrying.order
-        late = draw is not None and draw() * len(states) < count << 32
+        return 0 if states is before else other_records(before, states)
+
+    def _hear_of_pods(self, item: Custom, written: int) -> None:
+        """So many pods were written, which brings a pass: what is heard of before this one is over makes the next.
+
+        The last write may be heard of when that has begun, and brings one more.
+        """
+        late = written > 0 and self._carrying.heard_late()
+        if written > late:
+            self._queue.add(item.meta.key)
         if late:
             self.clock.call_in(HEARD_NS, lambda _: self._queue.add(item.meta.key))
-        else:
-            self._queue.add(item.meta.key)
+
+    def _place(self, item: Custom, pods: tuple[PodView, ...]) -> None:
+        """Pods that had a machine when the pass began are told of its place, once (syncSlurmTopology()).
+
+        That is behind the changes of nodes; a kubelet syncs a pod whose annotations are other ones.
+        """
+        for view in pods:
+            pod = self.pods.get(f"{item.meta.namespace}/{view.name}")
+            if view.kube_node and pod is not None and pod.meta.uid == view.uid and PLACED not in pod.meta.annotations:
+                self.client.patch(Pod, pod.meta.key, _placed, uid=view.uid)
 
     def _look(self, item: Custom) -> Looked:
         """Its pods and machines."""
@@ -513,6 +574,10 @@ def _labelled(pod: Pod, action: a.LabelPod) -> Pod:
     if action.value is not None:
         labels[action.key] = action.value
     return changed(pod, meta=changed(pod.meta, labels=labels))
+
+
+def _placed(pod: Pod) -> Pod:
+    return changed(pod, meta=changed(pod.meta, annotations={**pod.meta.annotations, PLACED: ""}))
 
 
 def _cordoned(node: Node, on: bool) -> Node:

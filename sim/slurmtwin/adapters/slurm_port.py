@@ -57,10 +57,8 @@ class Informing:
     """From a refresh asked for at that time to the batch that makes it."""
     change: Callable[[], int] = lambda: ANSWER_NS
     """A change of a node until slurmctld has made it."""
-    writes: Callable[[], int] = lambda: 0
-    """What a pass that changed a node takes beside its lists: requests to the API server."""
     reads: Callable[[], int] = lambda: 0
-    """The same of one that changed none."""
+    """What a pass takes beside its lists, its changes of nodes and its writes."""
 
 
 class Started(dict[str, int]):
@@ -114,8 +112,6 @@ class SlurmPort:
         """Since nodes were listed last."""
         self._behind = 0
         """Lists that the last change of a node has not waited for yet."""
-        self._changed = False
-        """This pass has changed a node."""
         self._listed = ListedNodes()
         self._records: list[SlurmNode | None] = []
         """By place in the node table, as they were listed last; None: not known."""
@@ -130,19 +126,26 @@ class SlurmPort:
         self._seen_jobs: dict[int, tuple[tuple[object, ...], SlurmJob]] = {}
         """Job -> what its record was made of, and the record."""
 
+    def wait_for_change(self, done: Callable[[], None]) -> None:
+        """With slurm-client a change of a node is back when nodes were listed anew (client.go Update())."""
+        lists_ns = self._lists_ns(self._behind)
+        self._behind = 0
+        if lists_ns:
+            self._clock.call_in(lists_ns, lambda _: done())
+        else:
+            done()
+
     def settle(self, done: Callable[[], None]) -> None:
-        """The end of a pass: with slurm-client the last change waits for a new list, and the status for one more.
+        """The end of a pass: with slurm-client its status waits for a new list, and for that of a change.
 
         (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.)
         """
-        changed, self._changed = self._changed, False
         lists_ns = self._lists_ns(1 + self._behind)
         self._behind = 0
         if self._informing is None or not lists_ns:
             done()
             return
-        beside_ns = self._informing.writes() if changed else self._informing.reads()
-        self._clock.call_in(lists_ns + beside_ns, lambda _: done())
+        self._clock.call_in(lists_ns + self._informing.reads(), lambda _: done())
 
     def _lists_ns(self, count: int) -> int:
         """So many lists, one after the other; nobody waits for a service that was away, or without informers."""
@@ -419,7 +422,6 @@ class SlurmPort:
     def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None], int]) -> None:
         change, done, waits = order
         self._behind = waits
-        self._changed = self._changed or bool(waits)
         ctld = self._cluster.ctld
         if self._serves() != "fresh" or ctld is None:
             done("slurmrestd does not answer")

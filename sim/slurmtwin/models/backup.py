@@ -1,7 +1,8 @@
 """A backup controller that stands by: polls, heartbeat, takeover (slurm.md 5.1; backup.c run_backup()).
 
-While the primary answers, polls change nothing and none is played out: the grid of polls is known, so the last
-good one is, too. Only a primary that does not answer makes the polls real.
+A round of its loop sleeps a second and takes a little more. It polls in the first round in which the clock's whole
+seconds are SlurmctldTimeout / 3 past those of the last poll. While the primary answers, polls change nothing and none
+is played out: their times are known, so the last good one is, too. Only a primary that does not answer makes them real.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ class BackupWatch:
         self._clock = clock
         conf = self._cluster.conf
         self._timeout_s = conf.timers.slurmctld_timeout_ns // SECOND
-        self._interval_ns = max(1, self._timeout_s // 3) * SECOND
+        self._interval_s = max(1, self._timeout_s // 3)
+        self._round_ns = SECOND + self._cluster.standby_round()
         self._guarded = conf.version != "22.05"
         """Since 23.11 the heartbeat must be readable and unchanged over two failed polls."""
         self._began_ns = clock.now_ns
-        self._first_poll_ns = clock.now_ns + (SETUP_PAUSE_S + 1) * SECOND
+        """Rounds count from then: it stood by, or a ping that was waited for has ended."""
+        self._poll_ns = clock.now_ns + (SETUP_PAUSE_S + 1) * self._round_ns
+        """The next poll."""
         self._last_good_ns = clock.now_ns
         self._previous_beat_s = 0
         self._poll_call: Call | None = None
@@ -48,16 +52,17 @@ class BackupWatch:
         ranks = self._cluster.controllers[: self._controller.index]
         return any((c.ctld is not None or c.standby) and not c.frozen and not c.unheard for c in ranks)
 
-    def _last_poll_ns(self, now_ns: int) -> int:
-        """The last poll of the grid up to now."""
-        if now_ns < self._first_poll_ns:
-            return self._began_ns
-        return now_ns - (now_ns - self._first_poll_ns) % self._interval_ns
+    def _next_round_ns(self, least_ns: int) -> int:
+        """The first round at or after then."""
+        return self._began_ns - (self._began_ns - least_ns) // self._round_ns * self._round_ns
 
-    def _next_poll_ns(self, now_ns: int) -> int:
-        if now_ns < self._first_poll_ns:
-            return self._first_poll_ns
-        return self._last_poll_ns(now_ns) + self._interval_ns
+    def _behind_ns(self, asked_ns: int, least_ns: int) -> int:
+        """The poll behind one that was asked then: a round from then on, time(NULL) so many seconds past that one's."""
+        if self._commanded:
+            return self._next_round_ns(least_ns)
+        epoch_ns = self._cluster.epoch_ns
+        due_ns = ((epoch_ns + asked_ns) // SECOND + self._interval_s) * SECOND - epoch_ns
+        return self._next_round_ns(max(due_ns, least_ns))
 
     def primary_changed(self) -> None:
         """A controller began or ceased to answer."""
@@ -66,15 +71,16 @@ class BackupWatch:
             if self._cluster.volume.heartbeat is None:
                 return
             self._waits_for_file = False
-            self._first_poll_ns = now_ns + (SETUP_PAUSE_S + 1) * SECOND
-        fine = self._primary_answers()
-        if self._was_fine and not fine:
-            self._last_good_ns = max(self._last_good_ns, self._last_poll_ns(now_ns))
-        self._was_fine = fine
+            self._began_ns = self._next_round_ns(now_ns)
+            self._poll_ns = self._began_ns + (SETUP_PAUSE_S + 1) * self._round_ns
+        while self._was_fine and self._poll_ns <= now_ns:
+            self._last_good_ns = max(self._last_good_ns, self._poll_ns)
+            self._poll_ns = self._behind_ns(self._poll_ns, self._poll_ns + 1)
+        self._was_fine = fine = self._primary_answers()
         if fine:
             self._cancel()
         elif self._poll_call is None:
-            self._poll_call = self._clock.call_at(self._next_poll_ns(now_ns), self._poll)
+            self._poll_call = self._clock.call_at(max(self._poll_ns, now_ns), self._poll)
 
     def _cancel(self) -> None:
         if self._poll_call is not None:
@@ -89,15 +95,19 @@ class BackupWatch:
         )
 
     def _polled(self, asked_ns: int) -> None:
+        """What it came to; rounds go on from its end."""
+        now_ns = self._clock.now_ns
         self._poll_call = None
+        if now_ns > asked_ns:
+            self._began_ns = now_ns
+        self._poll_ns = self._behind_ns(asked_ns, now_ns + 1)
         if self._primary_answers():
-            self._last_good_ns = self._clock.now_ns
+            self._last_good_ns = now_ns
             self._was_fine = True
-            return
-        if self._commanded or self._takes_over():
+        elif self._commanded or self._takes_over():
             self._controller.take_over()
-            return
-        self._poll_call = self._clock.call_at(max(asked_ns + self._interval_ns, self._clock.now_ns), self._poll)
+        else:
+            self._poll_call = self._clock.call_at(self._poll_ns, self._poll)
 
     def _takes_over(self) -> bool:
         """slurm.md 5.1 "Takeover test" and "24.05+/26.05 guards"."""
@@ -121,9 +131,7 @@ class BackupWatch:
         for other in self._cluster.controllers[: self._controller.index]:
             if not other.frozen:
                 other.stop()
-        now_ns = self._clock.now_ns
         self._cancel()
         self._commanded = True
-        wanted = now_ns + self._cluster.shutdown_wait_ns
-        steps = -(-(wanted - self._began_ns) // SECOND)
-        self._poll_call = self._clock.call_at(self._began_ns + steps * SECOND, self._poll)
+        self._poll_ns = self._next_round_ns(self._clock.now_ns + self._cluster.shutdown_wait_ns)
+        self._poll_call = self._clock.call_at(self._poll_ns, self._poll)

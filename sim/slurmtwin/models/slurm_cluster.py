@@ -77,6 +77,8 @@ class SlurmCluster:
         self.window = window_s(conf.version, conf.timers.message_timeout_ns // SECOND)
         """Seconds from first to last try of an attempt to reach a controller."""
         self.shutdown_wait_ns = SHUTDOWN_WAIT_NS
+        self.standby_round: Callable[[], int] = lambda: 0
+        """What a round of a standby takes beyond its second."""
         self.node_confs: list[NodeConf] = list(conf.nodes)
         self._places: dict[str, int] = {}
         """Node -> its place there, as it was when somebody asked."""

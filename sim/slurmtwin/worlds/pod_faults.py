@@ -41,6 +41,11 @@ ALL_NODES: Final = "all"
 """As the target of a pause: every machine of the cluster."""
 EVICT_AGAIN_NS: Final = 5 * SECOND
 """kubectl drain asks again for an eviction that a budget forbids (kubernetes.md 6.21)."""
+WATCH_NS: Final = (1 * MS, 8 * MS)
+"""A watch of a component, and the collector's from outside, of a cluster on one host. A receipt comes 5 to 6 ms behind
+a kubelet's stamp of its lease, the kubelet's request included (median of runs since 22 November 2026, 18:16 UTC;
+watch_delay_ms of their manifests; about 10 in the twin), and of a pod's binding 4 to 5 ms before its kubelet syncs
+it."""
 REQUEST_NS: Final = (4 * MS, 20 * MS)
 """A request to the API server of a cluster on one host."""
 REST_PROBED_NS: Final = 10 * SECOND

@@ -25,8 +25,9 @@ QUIET_BESIDE: Final = 2
 first quiet runs (first repetition, and pairs of the second), so each one beside adds 22 %. Calibrated durations are
 those of starts with two others beside them on average. Two that start together have a law of their own where the
 batch's quiet runs show pairs (quiet-deleted)."""
-CLEAN_UP_WRITES_NS: Final = 24 * MS
-"""Of clean-up these are the kubelet's two requests, which the model has apart: the last status, and the removal."""
+CLEAN_UP_WRITES_NS: Final = 36 * MS
+"""Of clean-up these are the kubelet's three requests, which the model has apart: the last status, read and written, and
+the removal."""
 PULL_NS: Final = 10 * SECOND
 """An image that a registry has; every recorded one is on the machine beforehand."""
 UNMOUNT_NS: Final = 20 * MS
@@ -73,6 +74,41 @@ class Sharing:
         return round(drawn_ns * (1 + BESIDE * len(self._ends_ns)) / (1 + BESIDE * QUIET_BESIDE))
 
 
+class Mounting:
+    """Pods whose volumes are being mounted, on one host: at its first look a kubelet knows who else is on the way."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._spans: dict[str, tuple[int, int]] = {}
+        """Pod -> when its mounts began, and when they are over as far as is known."""
+        self._looked: set[str] = set()
+
+    def begins(self, uid: str) -> None:
+        """A pod comes to those under way; the first look is the least it takes."""
+        now_ns = self._env.now_ns
+        since_ns = min((began for began, over in self._spans.values() if over > now_ns), default=now_ns)
+        self._spans = {one: span for one, span in self._spans.items() if span[1] > since_ns}
+        self._spans[uid] = (now_ns, now_ns + VOLUME_POLL_NS)
+        self._looked.discard(uid)
+
+    def looks(self, uid: str) -> int | None:
+        """Others that were on the way beside it, at its first look; None: it has looked, or never began."""
+        own = self._spans.get(uid)
+        if own is None or uid in self._looked:
+            self._looked.discard(uid)
+            return None
+        self._looked.add(uid)
+        return sum(over > own[0] for one, (_, over) in self._spans.items() if one != uid)
+
+    def goes_on(self, uid: str, more_ns: int) -> int:
+        """So much longer, if anything."""
+        if more_ns <= 0:
+            self._looked.discard(uid)
+            return 0
+        self._spans[uid] = (self._spans[uid][0], self._env.now_ns + more_ns)
+        return more_ns
+
+
 @dataclass(frozen=True, slots=True)
 class StartLaw:
     """What a start takes beside so many others."""
@@ -111,14 +147,14 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
     are there share the host.
 
     Probes tick from the end of the mounts on. An operator's pods are later: how much shows before each fault, and in
-    quiet-operated by how many others are on their way. Those of slurm-operator are mounted at the first look where they
-    start alone (docs/surprises.md).
+    quiet-operated by how many others are on their way, those that came later among them. Those of slurm-operator are
+    mounted at the first look where they start alone (docs/surprises.md).
     """
     many, few = StartLaw.of(world, ""), [StartLaw.of(world, "-alone")]
     if world.has(*OF_PAIRS):
         few.append(StartLaw.of(world, "-pair"))
     back = world.draw("container-restart")
-    together, mounting = world.draw("volumes-mounted"), Sharing(world.env)
+    together, mounting = world.draw("volumes-mounted"), Mounting(world.env)
     mounts = {others: world.draw(name) for others, name in enumerate(OF_MOUNTS) if world.has(name)}
     at_once = asks_by_lists(operator)
     begun: dict[str, Begun] = {}
@@ -156,19 +192,23 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
             return sharing.stands(drawn_ns)
         return sharing.takes_ns(round(drawn_ns * (1 + BESIDE * QUIET_BESIDE)))  # it was measured alone
 
-    def mount() -> int:
-        if not operator:
-            return VOLUME_POLL_NS
-        if at_once and mounting.alone:
-            return mounting.stands(VOLUME_POLL_NS)
-        drawn = mounts.get(mounting.under_way)
+    def mount(uid: str) -> int:
+        if operator:
+            mounting.begins(uid)
+        return VOLUME_POLL_NS
+
+    def mount_more(uid: str) -> int:
+        others = mounting.looks(uid)
+        if others is None or (at_once and not others):
+            return 0
+        drawn = mounts.get(others)
         if drawn is None:
-            drawn = (lambda: 2 * VOLUME_POLL_NS) if mounting.alone and sharing.alone else together
-        return mounting.stands(max(VOLUME_POLL_NS, drawn()))
+            drawn = (lambda: 2 * VOLUME_POLL_NS) if not others and sharing.alone else together
+        return mounting.goes_on(uid, drawn() - VOLUME_POLL_NS)
 
     loop, clean_up = world.streams.uniform_ns("volumes.unmounted", 0, REMOUNT_NS), world.draw("clean-up")
     return replace(
-        StartCosts(), mount=mount, unmount=lambda: loop() + loop() + UNMOUNT_NS,
+        StartCosts(), mount=mount, mount_more=mount_more, unmount=lambda: loop() + loop() + UNMOUNT_NS,
         clean_up=lambda: max(0, clean_up() - CLEAN_UP_WRITES_NS), create=lambda: 0, sandbox=sandbox, start=start,
         restart=restart, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

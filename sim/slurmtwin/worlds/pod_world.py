@@ -47,7 +47,7 @@ from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import OF_BURSTS, OF_EVICTIONS, SLURMD_AGAIN_MS, lingering_shares, usual_durations
-from slurmtwin.worlds.pod_faults import REFUSAL_NS, REQUEST_NS, REST_PROBED_NS, ClusterFaults
+from slurmtwin.worlds.pod_faults import REFUSAL_NS, REQUEST_NS, REST_PROBED_NS, WATCH_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
@@ -57,6 +57,7 @@ from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_dis
 from slurmtwin.worlds.pod_starts import Sharing, start_costs
 from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.service_ways import Ways
+from slurmtwin.worlds.start_times import StartTimes, begins
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
 if TYPE_CHECKING:
@@ -69,17 +70,12 @@ if TYPE_CHECKING:
     from slurmtwin.models.kubelet.defaults import KubeletDefaults
     from slurmtwin.models.kubelet.eviction import EvictionState
     from slurmtwin.models.slurmctld.assemble import Assembly
-    from slurmtwin.worlds.start_times import StartTimes
 
 Draw = Callable[[], int]
 LEAD_NS: Final = 14 * SECOND
 """Pods are created so long before their daemons are to serve: quiet runs need 5 to 13 s (docs/kind-slurm.md)."""
 SETTLED_NS: Final = 2 * SECOND
 """The cluster itself is there so long before anything is created in it."""
-WATCH_NS: Final = (1 * MS, 8 * MS)
-RECEIPT_NS: Final = (5 * MS, 40 * MS)
-"""A watch of a component, and the collector's from outside, of a cluster on one host: the last is what quiet runs show
-(docs/kind-slurm.md, watch_delay_ms), the other is part of it, as a request is (REQUEST_NS)."""
 GRACE: Final = "node-monitor-grace-period"
 SLURMD_BYTES: Final = 5 << 20
 """What slurmd frees when the kernel takes it (models/slurm_pods/settings.py)."""
@@ -88,6 +84,9 @@ START_BYTES: Final = 6 << 20
 API_BACK_NS: Final = (2 * SECOND, 5 * SECOND)
 """The kubelet hears of a manifest at once (pkg/kubelet/config/file_linux.go watches the folder by inotify; each 20 s it
 looks besides); the container and the server take the rest."""
+WAKES: Final = 20
+"""A round of a standby is late as slurmctld's loop is when it wakes, each by itself: over many rounds by the mean. 24
+takeovers without a cluster show 0.42 ms a round (slurmtwin_e2e.kind.standby_rounds), quiet runs of that host 0.41."""
 CONFIGLESS_NS: Final = 10 * SECOND
 """slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
 
@@ -117,6 +116,8 @@ class PodWorld(TwinWorld):
         super().__init__(scenario, conf, jobs, options, sink)
         self.kube = KubePart(self, scenario, options, sink)
         self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)
+        wakes = self.draw("main-pass")
+        self.cluster.standby_round = lambda: sum(wakes() for _ in range(WAKES)) // WAKES
         self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
         self._attach_state(scenario, conf, sink)
         self.observer = Observer(self.cluster, sink, self.kube.reached, self.kube.listed)
@@ -328,7 +329,7 @@ class KubePart:
         """The slurmrestd pod that served last."""
         request = streams.uniform_ns("api_server.request", *REQUEST_NS)
         self.server = ApiServer(env, streams.uniform_ns("api_server.watch", *WATCH_NS), world.draw("forced-removal"))
-        Collector(env, self.server, world.sink, streams.uniform_ns("collector.watch", *RECEIPT_NS))
+        Collector(env, self.server, world.sink, streams.uniform_ns("collector.watch", *WATCH_NS))
         version = self.kubernetes = self._cluster.kubernetes
         self.plane = control_plane(
             env, self.server, defaults_of(version, options.scaled.get(GRACE, 1)), streams, request,
@@ -379,20 +380,12 @@ class KubePart:
         spawn, (slurmctld_own_ns, slurmd_own_ns) = world.draw("supervisor-spawn"), world.own_start_ns
         slurmd_own_ns = round(SLURMD_AGAIN_MS.get(self._scenario.slurm.version, slurmd_own_ns / MS) * MS)
 
-        def first(count: int, at_ns: int, draw: Draw) -> Draw:
-            left = count
-
-            def begin() -> int:
-                nonlocal left
-                left -= 1
-                return max(0, at_ns - now.now_ns) if left >= 0 else draw()
-
-            return begin
-
+        standby_ns = () if times.standby_ns is None else (times.standby_ns,)
         return DaemonPods(
             livez=self._scenario.slurm.version >= "26.05",
-            slurmctld_begin=first(1, times.slurmctld_ns, slurmctld),
-            slurmd_begin=self._later(first(pinned, slurmd_ns, slurmd), pods.operator),
+            slurmctld_begin=begins(now, (times.slurmctld_ns,), slurmctld),
+            standby_begin=begins(now, standby_ns, slurmctld),
+            slurmd_begin=self._later(begins(now, (slurmd_ns,) * pinned, slurmd), pods.operator),
             config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS), slurmd_since=self._since(times),
             configless_try=world.draw("configless-try"),
             named=lambda: self.ways.named(self._world.cluster.controllers[0].name),

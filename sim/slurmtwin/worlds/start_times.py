@@ -5,12 +5,15 @@ A comparison with a recording takes them from it, so that the twin's loops have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
+
+if TYPE_CHECKING:
+    from slurmtwin.engine.environment import Environment
 
 DEFAULT_EPOCH_S: Final = 1_767_225_600
 """2026-01-01T00:00:00Z: the Unix time of t = 0 where nothing else is known."""
@@ -24,6 +27,8 @@ class StartTimes:
     epoch_ns: int = DEFAULT_EPOCH_S * SECOND
     slurmctld_ns: int = DEFAULT_BOOT_NS
     """slurmctld begins to serve then (its start-up cost lies before)."""
+    standby_ns: int | None = None
+    """The backup controller stood by first, before the first fault of a run in pods: its rounds count from then."""
     slurmd_ns: int = DEFAULT_BOOT_NS
     """The slurmds are started then."""
     workers_ns: int | None = None
@@ -39,7 +44,8 @@ class StartTimes:
     poll_ns: int | None = None
     """An operator's last poll before the first fault that its recorded passes show."""
     told_ns: int | None = None
-    """A node set's status was written last before the first fault: a pass of its operator ended."""
+    """A pass of its operator ended, the last one before the first fault that wrote a node set's status: then, or when
+    the last worker was synced by its labels right behind that."""
     submit_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()
@@ -81,3 +87,9 @@ class StartTimes:
             last_ns = fault_ns[place] = at_ns if last_ns is None else max(at_ns, last_ns)
         members = {name: one.injected_within(draw) for name, one in self.members.items()}
         return replace(self, fault_ns=tuple(fault_ns), members=members)
+
+
+def begins(env: Environment, known_ns: Sequence[int], draw: Callable[[], int]) -> Callable[[], int]:
+    """How long daemons take to begin, one after the other: the first ones until a recording has them."""
+    left = list(known_ns)
+    return lambda: max(0, left.pop(0) - env.now_ns) if left else draw()

@@ -53,6 +53,36 @@ def test_places_and_lease_phases_are_those_before_the_fault() -> None:
     assert found.fault_ns == (21 * SECOND,)
 
 
+def test_a_takeover_is_ordered_two_seconds_before_its_call_is_back() -> None:
+    """The backup answers when it has given the primary SHUTDOWN_WAIT; when it stood by before is known as well."""
+    fault = {"at": "20s", "kind": "slurmctld.takeover"}
+    document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": [{"NodeName": "w-0"}]}, "pods": {}}
+    rows = [
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
+        Event(-4 * SECOND, Kind.SLURMCTLD_STANDBY, "slurmctld"),
+        Event(
+            21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault}), t_err_ns=1012 * MS
+        ),
+        Event(30 * SECOND, Kind.SLURMCTLD_STANDBY, "slurmctld"),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document | {"faults": [fault]}), rows)
+    assert (found.fault_ns, found.fault_err_ns) == ((20 * SECOND,), (12 * MS,))
+    assert found.standby_ns == -4 * SECOND
+
+
+def test_a_backup_stands_by_when_the_recording_has_it_and_its_rounds_count_from_then() -> None:
+    """x9-takeover #12: 29 rounds and some 10 ms behind it, whenever the order comes within a second."""
+    folder = Path("scenarios/recordings/x9-takeover/26.05/pods/12")
+    scenario = Path("scenarios/faults/x9-takeover.yaml")
+    batch = Batch(scenario=scenario, recording=folder, version="26.05", world=run_twin)
+    made = _prepare(batch)
+    assert made.times.standby_ns is not None
+    rows = run_twin(made.replication(batch, 0))
+    took = next(row.t_ns for row in rows if row.kind is Kind.SLURMCTLD_TOOK_OVER)
+    assert 0 < (took - made.times.standby_ns) / SECOND - 29 < 0.04
+
+
 def test_workers_that_wait_for_slurmctld_start_as_recorded() -> None:
     """x16: where each container ran is known to half a second, and slurmd serves two attempts of 20 s later."""
     path, folder = (
@@ -183,6 +213,11 @@ def test_the_last_full_pass_and_cycle_before_the_fault_are_known() -> None:
     assert (quiet.full_pass_ns, quiet.cycle_ns) == (None, None)
 
 
+def sync(t_s: float, pod_name: str) -> Event:
+    at_ns = round(t_s * SECOND)
+    return Event(at_ns, Kind.POD_SYNCED, "kubelet", node="dev-worker", detail=f'{{"pod":"ns/{pod_name}"}}')
+
+
 def test_the_last_relists_and_syncs_before_the_fault_are_known() -> None:
     """Two relists of a kubelet tell its pause, one alone does not. Without a fault they are nobody's start."""
     fault = {"at": "20s", "kind": "process.signal", "target": "slurmctld"}
@@ -191,9 +226,6 @@ def test_the_last_relists_and_syncs_before_the_fault_are_known() -> None:
 
     def relist(t_ms: int, node: str) -> Event:
         return Event(t_ms * MS, Kind.KUBELET_RELISTED, "kubelet", node=node)
-
-    def sync(t_s: int, pod_name: str) -> Event:
-        return Event(t_s * SECOND, Kind.POD_SYNCED, "kubelet", node="dev-worker", detail=f'{{"pod":"ns/{pod_name}"}}')
 
     rows = [
         Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
@@ -230,6 +262,8 @@ def test_the_last_status_of_a_node_set_before_the_fault_is_known() -> None:
 
     assert told(seen(1, 1), seen(8, 1), seen(20, 2)) == 8 * SECOND
     assert told(seen(1, 1)) is None
+    marked, other = sync(8.2, "w-1"), sync(8.3, "v-1")
+    assert told(seen(1, 1), seen(8, 1), marked, other, sync(8.5, "w-0")) == 8_200 * MS
 
 
 @pytest.mark.parametrize(

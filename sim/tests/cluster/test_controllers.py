@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.restart import Recover
 from slurmtwin.models.slurmctld.states import JobState, NodeBase
@@ -219,6 +219,41 @@ def test_scontrol_takeover_takes_about_two_seconds(rig: Callable[..., Any]) -> N
     r.until(110)
     assert r.times(Kind.SLURMCTLD_STOPPED) == [100.5]
     assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [103.0]
+
+
+def test_a_standbys_rounds_take_more_than_their_second(rig: Callable[..., Any]) -> None:
+    """backup.c run_backup(): it sleeps a second in each. The first one 2 s behind the order is the 103rd: 206 ms."""
+    r = rig("26.05", SlurmctldHost="a,b")
+    backup = r.cluster.controller("b")
+    r.cluster.standby_round = lambda: 2 * MS
+    backup.stand_by()
+    r.until(100.5)
+    backup.takeover_command()
+    r.until(110)
+    assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(103.206)]
+
+
+def test_a_standby_polls_when_whole_seconds_are_a_third_of_the_timeout_apart(rig: Callable[..., Any]) -> None:
+    """Rounds of 1.1 s: polls at 6.6, 46.2, 86.9, 126.5, 166.1 and 206.8 s, where time(NULL) is 40 past the last."""
+    r = rig("22.05", SlurmctldHost="a,b")
+    r.cluster.standby_round = lambda: 100 * MS
+    r.cluster.controller("b").stand_by()
+    kill_at(r, 60)
+    r.until(250)
+    # the last heartbeat is of 60 s or little before: 206.8 is the first of them that is 120 s behind it
+    assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(206.8)]
+
+
+def test_rounds_go_on_from_the_end_of_a_ping_that_was_waited_for(rig: Callable[..., Any]) -> None:
+    """A frozen primary holds a ping for MessageTimeout, 10 s: with a timeout of 30 the next comes a round later."""
+    r = rig("22.05", SlurmctldHost="a,b", SlurmctldTimeout="30")
+    r.cluster.standby_round = lambda: 100 * MS
+    r.cluster.controller("b").stand_by()
+    r.until(61.5)
+    r.cluster.controller("a").freeze()
+    r.until(200)
+    # polls at 6.6, 16.5, 26.4, 36.3, 46.2, 56.1 and 66.0, which takes until 76.0; so at 77.1, until 87.1
+    assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(87.1)]
 
 
 def test_a_primary_that_returns_takes_control_back(rig: Callable[..., Any]) -> None:

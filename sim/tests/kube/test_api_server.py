@@ -18,9 +18,19 @@ from slurmtwin.models.api_server.errors import (
     UnreachableError,
 )
 from slurmtwin.models.api_server.informer import Informer
-from slurmtwin.models.api_server.objects import Custom, Meta, Node, NodeSpec, Owner, Pod, PodSpec
+from slurmtwin.models.api_server.objects import (
+    ContainerStatus,
+    Custom,
+    Meta,
+    Node,
+    NodeSpec,
+    Owner,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
 from slurmtwin.models.api_server.server import ApiServer
-from slurmtwin.models.api_server.watch import more_than_marks
+from slurmtwin.models.api_server.watch import more_than_marks, more_than_marks_of_running
 from slurmtwin.models.api_server.work_queue import WorkQueue
 
 
@@ -251,6 +261,14 @@ class TestWatches:
         assert verbs[-1] == "DELETED"
         assert ("MODIFIED" in verbs) == heard
         assert next(draws) == len(verbs)
+
+    @pytest.mark.parametrize(("running", "heard"), [(True, False), (False, True)])
+    def test_a_kubelet_hears_of_marks_while_a_container_waits(self, running: bool, heard: bool) -> None:
+        """A pod whose containers all run would be synced in vain."""
+        status = PodStatus(containers=(ContainerStatus(name="c", running_ns=1 if running else None),))
+        old = replace(pod(), spec=replace(pod().spec, node_name="n1"), status=status)
+        new = replace(old, meta=replace(old.meta, annotations={"a": "b"}))
+        assert more_than_marks_of_running("MODIFIED", old, new) == heard
 
     def test_a_frozen_process_hears_everything_when_it_thaws(self, env: Environment, server: ApiServer) -> None:
         """The connection lives in the kernel meanwhile."""

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from slurmtwin.adapters.manifests import pod_of
-from slurmtwin.adapters.operator_process import Carrying
+from slurmtwin.adapters.operator_process import PLACED, Carrying
+from slurmtwin.adapters.slurm_port import SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
@@ -118,16 +119,16 @@ def test_slurmctld_restarted_with_reconfig_on_restart_asks_nobody_to_register() 
 class Played:
     """A world that can be disturbed before it runs."""
 
-    def __init__(self, name: str, **carrying: Any) -> None:
-        chosen = scenario(name)
-        conf, _ = cluster_conf(chosen, FAULTS)
+    def __init__(self, name: str, folder: Path = FAULTS, **carrying: Any) -> None:
+        chosen = load_scenario(folder / f"{name}.yaml")
+        conf, _ = cluster_conf(chosen, folder)
         self.sink = ObservedSink("r", "twin", None, True)
         assert chosen.pods is not None
         made = pod_operator.Carrying
         pod_operator.Carrying = lambda **given: made(**(given | carrying))  # type: ignore[misc, assignment]
         try:
             self.world = PodWorld(
-                chosen, with_controllers(conf, chosen.pods), resolve_jobs(chosen, FAULTS), TwinOptions(), self.sink
+                chosen, with_controllers(conf, chosen.pods), resolve_jobs(chosen, folder), TwinOptions(), self.sink
             )
         finally:
             pod_operator.Carrying = made  # type: ignore[misc]
@@ -238,3 +239,82 @@ def test_slinkys_slurmd_waits_for_a_look_that_sees_its_sidecar() -> None:
         looks = [look_ns + n * 1003 * MS for n in range(80)]
         assert logfile - bound < SECOND
         assert slurmd - next(look for look in looks if look > logfile) < 200 * MS
+
+
+@pytest.mark.parametrize(("operator", "noted"), [("slinky", 3), ("reference", 0)])
+def test_slurm_operator_alone_notes_a_machines_place_on_its_pods(operator: str, noted: int) -> None:
+    """Once for each pod, behind the changes of nodes of the first pass that found it on a machine."""
+    played = Played("x47-slinky") if operator == "slinky" else Played("op-delete", FAULTS.parent / "operator")
+    seen: list[str] = []
+
+    def written(_verb: str, old: object, new: object) -> None:
+        if isinstance(old, Pod) and isinstance(new, Pod) and old.meta.annotations != new.meta.annotations:
+            assert new.meta.annotations.keys() - old.meta.annotations.keys() == {PLACED}
+            assert new.spec.node_name
+            seen.append(new.meta.uid)
+
+    played.world.kube.server.on_write.append(written)
+    played.run()
+    assert len(seen) == len(set(seen)) == noted
+
+
+def labels_behind_ns(monkeypatch: pytest.MonkeyPatch, **carrying: Any) -> list[int]:
+    """Of each label of a worker in x42-drain-protected: how long behind the settling of its pass it is written."""
+    settled: list[int] = []
+    labelled: list[int] = []
+    settle = SlurmPort.settle
+
+    def noted(port: SlurmPort, done: Any) -> None:
+        settled.append(port._clock.now_ns)
+        settle(port, done)
+
+    def written(_verb: str, old: object, new: object) -> None:
+        if isinstance(old, Pod) and isinstance(new, Pod) and old.meta.labels != new.meta.labels:
+            labelled.append(played.world.env.now_ns - settled[-1])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SlurmPort, "settle", noted)
+        played = Played("x42-drain-protected", **carrying)
+        played.world.kube.server.on_write.append(written)
+        played.run()
+    return labelled
+
+
+def test_slurm_operator_labels_pods_behind_the_lists_of_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What protects a busy worker from a budget's evictions is written when nodes were listed anew: a second later."""
+    labelled = labels_behind_ns(monkeypatch)
+    assert labelled
+    assert all(SECOND <= behind_ns < 1.2 * SECOND for behind_ns in labelled)
+
+
+def test_what_a_pass_writes_of_pods_comes_one_by_one_before_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The set's status, and conditions of both pods, whose nodes are new or have a job: three writes, 300 ms each."""
+    first = {ms: labels_behind_ns(monkeypatch, write=lambda ms=ms: ms * MS)[0] for ms in (0, 300)}
+    assert (first[300] - first[0]) / SECOND == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_machines_place_is_noted_when_a_change_of_a_node_is_listed() -> None:
+    """slurm-client's update comes back when nodes were listed anew: a new pod's note is a second behind its undrain."""
+    played = Played("x38-bad-image-budget")
+    noted: list[float] = []
+
+    def written(_verb: str, old: object, new: object) -> None:
+        if isinstance(old, Pod) and isinstance(new, Pod) and old.meta.annotations != new.meta.annotations:
+            noted.append(played.world.env.now_ns / SECOND)
+
+    played.world.kube.server.on_write.append(written)
+    resumed = [row.t_ns / SECOND for row in played.run() if row.kind is Kind.NODE_RESUMED]
+    behind = [at - undrained for at in noted for undrained in resumed if 0 <= at - undrained < 1.1]
+    assert behind
+    assert all(behind_s >= 1 for behind_s in behind)
+
+
+def test_a_write_that_is_heard_of_late_brings_one_more_pass() -> None:
+    """Its own pass has begun by then (slurm-operator's are told of what they wrote themselves)."""
+    passes = {}
+    for late in (False, True):
+        played = Played("x33-slinky", heard_late=lambda late=late: late)
+        played.run()
+        assert played.world.kube.operator is not None
+        passes[late] = played.world.kube.operator.operator.passes
+    assert passes[True] > passes[False]

@@ -442,6 +442,21 @@ def test_a_node_that_is_cut_off_kills_its_deleted_pod_when_it_hears_of_it(one_no
     assert node.pod() is None
 
 
+def test_a_status_is_written_behind_a_request_that_reads_its_pod(one_node: Any) -> None:
+    """A request takes 4 ms here, 2 of them to the server: a status of a look is there 6 ms behind it."""
+    node = one_node()
+    node.create()
+    written: list[int] = []
+
+    def patched(_verb: str, old: object, new: object) -> None:
+        if isinstance(old, Pod) and isinstance(new, Pod) and old.status != new.status:
+            written.append(node.env.now_ns)
+
+    node.server.on_write.append(patched)
+    node.run(5)
+    assert written[-1] - node.machine.kubelet.relist.ticks.last_before(written[-1]) == 6 * MS
+
+
 def test_a_status_that_could_not_be_told_is_told_when_the_server_is_back(one_node: Any) -> None:
     """The sweep of each 10 s tries again."""
     node = one_node(lambda pod, container: Service(run_ns=30 * SECOND))
@@ -454,37 +469,7 @@ def test_a_status_that_could_not_be_told_is_told_when_the_server_is_back(one_nod
     assert 50 <= told <= 60.1
 
 
-# images, volumes, room
-
-
-def test_an_image_that_nobody_has_is_asked_for_with_back_off(one_node: Any) -> None:
-    """ErrImagePull, then ImagePullBackOff; tries 10, 20, 40 s apart or more."""
-    node = one_node(costs=StartCosts(pull=lambda image: None))
-    node.create(Container(name="c", image="no/such:1"))
-    node.run(120)
-    said = [said["reason"] for _, said in node.rows(WAITING, "collector")]
-    assert said[:2] == ["ErrImagePull", "ImagePullBackOff"]
-    assert not node.times(STARTED)
-
-
-def test_images_are_pulled_one_after_the_other(one_node: Any) -> None:
-    """serializeImagePulls: two pulls of 10 s take 20."""
-    node = one_node(costs=StartCosts(pull=lambda image: 10 * SECOND))
-    node.create(Container(name="c", image="x:1"), name="a")
-    node.create(Container(name="c", image="y:1"), name="b")
-    node.run(60)
-    first, second = sorted(node.times(STARTED))
-    assert second - first == pytest.approx(10, abs=0.1)
-
-
-def test_a_pull_policy_never_without_the_image_waits(one_node: Any) -> None:
-    """ErrImageNeverPull until somebody loads it; looked at each 10 to 15 s."""
-    node = one_node()
-    node.create(Container(name="c", image="x:1", pull_policy="Never"))
-    node.at(30, lambda: node.runtime.images.add("x:1"))
-    node.run(60)
-    assert node.rows(WAITING, "collector")[0][1]["reason"] == "ErrImageNeverPull"
-    assert 30 <= node.times(STARTED)[0] <= 47
+# volumes, room
 
 
 def test_a_volume_that_is_not_attached_holds_the_pod_up(one_node: Any) -> None:

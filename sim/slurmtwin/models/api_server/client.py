@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Done = Callable[[Any], None]
 """Takes the answer: an object, or an ApiError."""
+Request = tuple[int, int, Callable[[], Any], Done | None]
+"""How long it takes to the server, and its answer back; what it does there, and who takes the answer."""
 DEFAULT_TIMEOUT_NS: Final = 10 * SECOND
 EVENTS_KEPT: Final = 4096
 """An event that was not among the last so many counts from one again (events_cache.go maxLruCacheEntries)."""
@@ -89,11 +91,11 @@ class Client:
 
     def patch(
         self, kind: type[AnyObject], key: str, change: Callable[[AnyObject], AnyObject], done: Done | None = None,
-        uid: str = "",
+        uid: str = "", reads: bool = False,
     ) -> None:  # fmt: skip
-        """ApiServer.patch()."""
+        """ApiServer.patch(); reads: behind a request that reads the object."""
         if self._lives("patch", kind, key):
-            self._send(partial(self.server.patch, kind, key, change, uid), done)
+            self._send(partial(self.server.patch, kind, key, change, uid), done, reads)
 
     def delete(
         self, kind: type[AnyObject], key: str, grace_ns: int | None = None, uid: str = "", done: Done | None = None
@@ -122,14 +124,19 @@ class Client:
         """The process does not die before this write."""
         return self.on_request is None or self.on_request(f"{verb} {kind.__name__} {key}")
 
-    def _send(self, act: Callable[[], Any], done: Done | None) -> None:
+    def _send(self, act: Callable[[], Any], done: Done | None, reads: bool = False) -> None:
         wait_ns = self._wait_ns() if self._limit is not None else 0
-        latency_ns = 0 if self._latency is None else self._latency()
-        there_ns = (latency_ns + self.server.extra_ns) // 2
+        way_ns = self._way_ns()
+        request = (way_ns + 2 * self._way_ns() if reads else way_ns, way_ns, act, done)
         if wait_ns:
-            self.clock.call_in(wait_ns, self._leave, (there_ns, act, done))
+            self.clock.call_in(wait_ns, self._leave, request)
         else:
-            self._leave((there_ns, act, done))
+            self._leave(request)
+
+    def _way_ns(self) -> int:
+        """To the server, or back."""
+        latency_ns = 0 if self._latency is None else self._latency()
+        return (latency_ns + self.server.extra_ns) // 2
 
     def _wait_ns(self) -> int:
         """How long the limiter holds this request: a bucket that is full again `burst` periods after it was empty."""
@@ -139,17 +146,17 @@ class Client:
         self._full_ns = max(self._full_ns, now_ns) + each_ns
         return max(0, self._full_ns - now_ns - self._limit.burst * each_ns)
 
-    def _leave(self, request: tuple[int, Callable[[], Any], Done | None]) -> None:
+    def _leave(self, request: Request) -> None:
         if not self.connected:
-            if request[2] is not None:
-                self.clock.call_in(self.timeout_ns, request[2], UnreachableError("no answer in time"))
+            if request[3] is not None:
+                self.clock.call_in(self.timeout_ns, request[3], UnreachableError("no answer in time"))
             return
         env = self._env
         env.call_at(env.now_ns + request[0], self._arrive, request)
 
-    def _arrive(self, request: tuple[int, Callable[[], Any], Done | None]) -> None:
+    def _arrive(self, request: Request) -> None:
         """At the server."""
-        back_ns, act, done = request
+        _, back_ns, act, done = request
         answer: Any
         try:
             self.server.check()

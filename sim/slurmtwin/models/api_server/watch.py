@@ -36,7 +36,7 @@ never arrives, so it costs nothing. Caches read nothing that it leaves out.
 
 
 def more_than_marks(verb: str, old: Pod | None, new: Pod) -> bool:
-    """Something of a pod beside labels and annotations changed: of those alone a kubelet hears in vain."""
+    """Something of a pod beside labels and annotations changed."""
     if verb != MODIFIED or old is None:
         return True
     before, now = old.meta, new.meta
@@ -45,6 +45,20 @@ def more_than_marks(verb: str, old: Pod | None, new: Pod) -> bool:
         or before.uid != now.uid or before.deletion_ns != now.deletion_ns or before.grace_ns != now.grace_ns
         or before.finalizers != now.finalizers or before.owner != now.owner
     )  # fmt: skip
+
+
+def more_than_marks_of_running(verb: str, old: Pod | None, new: Pod) -> bool:
+    """As above, or marks of a pod that waits: one whose containers all run is synced by them in vain."""
+    return more_than_marks(verb, old, new) or waits(new)
+
+
+def waits(pod: Pod) -> bool:
+    """It is bound, and a container does not run: by other labels or annotations its kubelet tries once more.
+
+    (config.go podsDifferSemantically().)
+    """
+    containers = pod.status.containers
+    return pod.spec.node_name != "" and not (containers and all(one.running_ns is not None for one in containers))
 
 
 def changed_labels(old: Object, new: Object) -> set[str]:

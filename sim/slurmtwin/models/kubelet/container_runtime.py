@@ -38,8 +38,10 @@ PodDraw = Callable[[str], int]
 class StartCosts:
     """Draws, nanoseconds, of what a machine takes for the steps of a pod's life."""
 
-    mount: Draw = lambda: 350 * MS
+    mount: PodDraw = lambda uid: 350 * MS  # noqa: ARG005  any pod
     """Volumes of a pod whose sources are there: the manager looks each 100 ms, the waiting sync each 300 ms."""
+    mount_more: PodDraw = lambda uid: 0  # noqa: ARG005  any pod
+    """Asked when that is over: how much longer, 0: all are there. Who came beside the pod is known by then."""
     sandbox: PodDraw = lambda uid: 300 * MS  # noqa: ARG005  any pod
     """Sandbox with its network, of the pod with that UID."""
     create: Draw = lambda: 45 * MS

@@ -19,7 +19,7 @@ from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.collector import Fact, container_ended, container_started, pod_fact
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Container, Node, Pod, PodStatus
-from slurmtwin.models.api_server.watch import more_than_marks
+from slurmtwin.models.api_server.watch import more_than_marks_of_running, waits
 from slurmtwin.models.kubelet.admission import NodeCapacity, Room, resources_of
 from slurmtwin.models.kubelet.back_off import BackOff
 from slurmtwin.models.kubelet.cpu_sets import CpuSets
@@ -33,7 +33,7 @@ from slurmtwin.models.kubelet.pod_worker import PodWorker, evicted
 from slurmtwin.models.kubelet.probe_loop import ProbeLoops
 from slurmtwin.models.kubelet.probes import Answer, Probed, ProbeKind
 from slurmtwin.models.kubelet.quality_of_service import QosClass
-from slurmtwin.models.kubelet.relist import Relist, Ticks
+from slurmtwin.models.kubelet.relist import APART_PERCENT, Relist, Ticks
 from slurmtwin.models.kubelet.status_sender import StatusSender
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Kubelet:
         self._runtime_silent_ns: int | None = None
         self._wakes: Call | None = None
         """After a thaw."""
-        self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name, more_than_marks)
+        self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name, more_than_marks_of_running)
 
     def _new_pressure(self) -> NodePressure | None:
         settings = self.settings
@@ -244,7 +244,9 @@ class Kubelet:
             self._add(new)
             return
         self.statuses.look(new)
-        if worker.pod.meta.deletion_ns != new.meta.deletion_ns or worker.pod.spec is not new.spec:
+        before, now = worker.pod.meta, new.meta
+        marked = before.annotations != now.annotations or before.labels != now.labels
+        if before.deletion_ns != now.deletion_ns or worker.pod.spec is not new.spec or (marked and waits(new)):
             worker.update(new)
         else:
             worker.pod = new
@@ -341,10 +343,12 @@ class Kubelet:
     def _touched(self, uid: str) -> None:
         self.relist.touched(uid)
 
-    def _pod_changed(self, uid: str) -> None:
+    def _pod_changed(self, uid: str, several: bool) -> None:
         worker = self.workers.get(uid)
         if worker is not None:
             worker.request()
+            if several and self.draw(0, 100) < APART_PERCENT:
+                worker.again()
 
     def container_begins(self, pod: Pod, container: Container) -> None:
         """The image is there; the container is made."""

@@ -43,6 +43,8 @@ class PodWorker:
         """Its object is no longer there."""
         self._working = False
         self._pending = False
+        self._once_more = False
+        """Something else happens while the next sync is under way."""
         self._last_sync_ns: int | None = None
         self._unmounted_ns = 0
         """From then on none of the ended pod's volumes is mounted."""
@@ -106,6 +108,13 @@ class PodWorker:
         else:
             self._arm(kubelet.relist.ticks.next_after(kubelet.clock.now_ns))
 
+    def again(self) -> None:
+        """A second event of the look that has just been told: it is read when the sync for the first is under way.
+
+        Where an earlier sync is, one more follows for both.
+        """
+        self._once_more = not self._working
+
     def overdue(self, stood_ns: int, resync_ns: int, age_ns: int) -> None:
         """The kubelet goes on after so long: a pod without news whose resync fell due meanwhile is synced at once.
 
@@ -128,7 +137,7 @@ class PodWorker:
     def _sync(self, _argument: object) -> None:
         self._timer = None
         self._working = True
-        self._pending = False
+        self._pending, self._once_more = self._once_more, False
         self._error = False
         self._rest_ns = 0
         if self.stage == "sync":
@@ -182,7 +191,7 @@ class PodWorker:
             self._mount_since_ns = None
             self._done()
         elif kubelet.volumes_ready(self.pod):
-            kubelet.clock.call_in(kubelet.runtime.costs.mount(), self._mounts_made)
+            kubelet.clock.call_in(kubelet.runtime.costs.mount(self.uid), self._mounts_made)
         elif now_ns - self._mount_since_ns >= kubelet.defaults.mount_timeout_ns:
             self._mount_since_ns = None
             self._error = True
@@ -195,6 +204,10 @@ class PodWorker:
         self._mount()
 
     def _mounts_made(self, _argument: object) -> None:
+        more_ns = self._kubelet.runtime.costs.mount_more(self.uid)
+        if more_ns:
+            self._kubelet.clock.call_in(more_ns, self._mounts_made)
+            return
         self._mounted = True
         if self.stage != "sync":
             self._done()

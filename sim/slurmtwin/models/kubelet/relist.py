@@ -7,7 +7,7 @@ Source: pkg/kubelet/pleg/generic.go Relist(), v1.34.2. Evented PLEG is off by de
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurmtwin.models.kubelet.pod_status import Seen, look_at
 
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
     from slurmtwin.engine.environment import Call
     from slurmtwin.models.kubelet.container_runtime import ContainerRuntime
+
+APART_PERCENT: Final = 40
+"""A relist tells of a new sandbox and of each new container by an event of its own. Of so many pods the first event's
+sync has begun when the next is read, so that one more sync follows at the next relist: 574 of 1,422 starts of workers
+without probes or an operator, recorded since 22 November 2026, 18:16 UTC (`pod.synced` 1 s behind the first look).
+"""
 
 
 class Ticks:
@@ -40,12 +46,14 @@ class Ticks:
 class Relist:
     """The pod cache of one kubelet, and its ticks."""
 
-    def __init__(self, clock: Clock, runtime: ContainerRuntime, ticks: Ticks, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, clock: Clock, runtime: ContainerRuntime, ticks: Ticks, changed: Callable[[str, bool], None]
+    ) -> None:
         self._clock = clock
         self._runtime = runtime
         self.ticks = ticks
         self._changed = changed
-        """Told each pod whose containers are not as before."""
+        """Told each pod whose containers are not as before, and whether a sandbox and containers of it are new."""
         self._seen: dict[str, Seen] = {}
         self._dirty: dict[str, None] = {}
         self._next: Call | None = None
@@ -111,14 +119,15 @@ class Relist:
             before = self._seen.get(uid)
             self._seen[uid] = now
             if before is None or now.runs != before.runs or now.sandbox != before.sandbox or now.ip != before.ip:
+                told = (uid, now.sandbox and now.running and (before is None or now.attempt != before.attempt))
                 if self._took_ns:
-                    self._clock.call_in(self._took_ns, self._tell, uid)
+                    self._clock.call_in(self._took_ns, self._tell, told)
                 else:
-                    self._changed(uid)
+                    self._changed(*told)
 
-    def _tell(self, uid: str) -> None:
+    def _tell(self, told: tuple[str, bool]) -> None:
         """The relist has ended."""
-        self._changed(uid)
+        self._changed(*told)
 
     def forget(self, uid: str) -> None:
         """The pod is gone for good."""

@@ -1,7 +1,7 @@
 """The kubelet's status manager: statuses go out at once, one after the other, and again where they failed.
 
-Source: pkg/kubelet/status/status_manager.go v1.34.2 (syncPod, syncBatch, canBeDeleted); kubernetes.md 3.6, 3.9. The
-read before each patch is left out.
+Source: pkg/kubelet/status/status_manager.go v1.34.2 (syncPod, which reads the object before it patches it, syncBatch,
+canBeDeleted); kubernetes.md 3.6, 3.9.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ class StatusSender:
             self._busy = True
             version, status = entry.version, entry.status
             self._client.patch(
-                Pod, entry.key, partial(_merged, mine=status), partial(self._answered, uid, version), uid=uid
-            )
+                Pod, entry.key, partial(_merged, mine=status), partial(self._answered, uid, version), uid=uid,
+                reads=True,
+            )  # fmt: skip
 
     def _answered(self, uid: str, version: int, answer: Any) -> None:
         self._busy = False

@@ -47,6 +47,8 @@ class DaemonPods:
 
     slurmctld_begin: Draw = lambda: 0
     """Container runs -> slurmctld is executed (its entry script)."""
+    standby_begin: Draw = lambda: 0
+    """The same of a backup's."""
     slurmd_begin: Draw = lambda: 60 * MS
     """The same of slurmd."""
     stop: Draw = lambda: 250 * MS

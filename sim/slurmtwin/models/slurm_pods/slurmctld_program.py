@@ -26,7 +26,7 @@ class SlurmctldProgram(DaemonProgram):
         return self.settings.slurmctld_memory
 
     def _begin_ns(self) -> int:
-        return self.settings.slurmctld_begin()
+        return self.settings.standby_begin() if self.controller.index else self.settings.slurmctld_begin()
 
     def _again_ns(self) -> int:
         return self.settings.slurmctld_again()
