@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -254,6 +255,38 @@ def test_errors_are_drawn_within_their_bounds() -> None:
     assert -SECOND <= moved.min() < -0.9 * SECOND
     assert 0.9 * SECOND < moved.max() <= SECOND
     assert (measured(exact, Mark(0), 0, stream(1, "x")) == exact).all()
+
+
+def test_a_replication_is_seen_at_the_looks_that_the_recording_shows() -> None:
+    """Looks at 9.75, 10.0 and 10.25 s: what came at 10.1 was told as 10.125, and so is 10.24; 9.9 is told as 9.875."""
+    exact = np.array([10_100_000_000, 10_240_000_000, 9_900_000_000, 10_260_000_000, NEVER], dtype=np.int64)
+    told = measured(exact, Mark(10_125_000_000, 125 * MS, looked=True), 0, stream(1, "x"))
+    assert told.tolist() == [10_125_000_000, 10_125_000_000, 9_875_000_000, 10_375_000_000, NEVER]
+
+
+@pytest.mark.parametrize(
+    ("kind", "actor", "detail", "error", "looked"),
+    [
+        ("client.answered", "observer", {"asked": "livez"}, 126 * MS, True),
+        ("client.answered", "observer", {"asked": "nodes"}, 126 * MS, False),
+        ("client.answered", "observer", {"asked": "livez"}, 600 * MS, False),
+        ("client.answered", "observer", {"asked": "livez"}, 9 * MS, False),
+        ("node.state", "observer", {}, 502 * MS, True),
+        ("node.state", "slurmctld", {}, 502 * MS, False),
+        ("job.ended", "observer", {}, 100 * MS, False),
+    ],
+)
+def test_a_look_is_one_of_many_where_nothing_held_it_up(
+    kind: str, actor: str, detail: dict[str, str], error: int, looked: bool
+) -> None:
+    """A probe that hangs for a second, and a request that says only when it was asked, show no row of looks."""
+    events = [
+        Event(SECOND, Kind.FAULT_INJECTED, "fault"),
+        Event(2 * SECOND, Kind(kind), actor, detail=json.dumps(detail), t_err_ns=error),
+    ]
+    end = all_marks(rows_of_events(events), [phase(end={"kind": kind})])[0].end
+    assert end is not None
+    assert end.looked is looked
 
 
 def test_an_injection_keeps_the_recorded_stamp() -> None:

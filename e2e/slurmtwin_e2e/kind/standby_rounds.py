@@ -1,8 +1,9 @@
-"""What a round of a standby slurmctld takes beyond its second: `python -m slurmtwin_e2e.kind.standby_rounds`.
+"""What a round of a standby slurmctld takes beyond its second: `python -m slurmtwin_e2e.kind.standby_rounds [--hangs]`.
 
 run_backup() (backup.c) sleeps a second in each round, pings the primary each SlurmctldTimeout / 3, and after
 `scontrol takeover` takes over in the first round that finds no primary. Two slurmctld of the pods' image run without a
-cluster; the log of the second says when it stands by and when it takes over: so many rounds, and what they took more.
+cluster; the log of the second says when it stands by, when it takes over and when it serves: so many rounds, what they
+took more, and what the takeover takes. With --hangs the primary is frozen instead, and the backup waits for its pings.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +32,9 @@ from slurmtwin_e2e.kind.supervised_restart import write_mounts
 SCENARIO: Final = Path("scenarios/faults/x9-takeover.yaml")
 HOSTS: Final = ("slurmctld-0", "slurmctld-1")
 LOG: Final = "/var/log/slurm/slurmctld.log"
-STANDS_BY, TAKES_OVER = "running in background mode", "taking over"
+STANDS_BY, TAKES_OVER, SERVES = "running in background mode", "taking over", "Running as primary controller"
+PING_S: Final = 11
+"""A ping of a controller that hangs, MessageTimeout 10 long, and the round behind it."""
 AT_ONCE: Final = "/opt/slurmtwin/pod slurmctld; sleep 600"
 """Its host stays when it has ended, as a pod under supervisord does: a name that is gone takes lookups of 20 ms."""
 BEHIND_A_HEARTBEAT: Final = """
@@ -38,17 +42,42 @@ until [ -s /var/spool/slurmctld/heartbeat ]; do sleep 0.1; done
 exec /opt/slurmtwin/pod slurmctld
 """
 """A primary that starts asks its backup for control, and waits for one that waits for a heartbeat itself."""
+STARTS_S: Final = 10.0
 WAITS_S: Final = 90.0
+LOOK_S: Final = 5.0
+"""A look at the log is a process in the container: with two a second rounds took three times as long."""
 
 
-def measure(version: str, stands_s: float) -> float:
-    """Seconds from standing by to the takeover, which is asked for so long behind. Raises EnvironmentMissingError
-    without Docker or the image, or where a controller does not come up."""
-    with controllers(load_scenario(SCENARIO).of_version(version), version) as backup:
-        stood_by_s = _told(backup, STANDS_BY)
-        time.sleep(stands_s)
-        docker("exec", backup, "scontrol", "takeover", check=False, limit_s=60)
-        return _told(backup, TAKES_OVER) - stood_by_s
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """One takeover by the backup's log, in seconds."""
+
+    span_s: float
+    """From standing by."""
+    load_s: float
+    """From there to serving."""
+    pings: int = 0
+    """Pings of a frozen primary that were waited for."""
+
+    @property
+    def beyond_ms(self) -> float:
+        """What its rounds and pings took beyond whole seconds."""
+        return (self.span_s - int(self.span_s)) * 1000
+
+
+def measure(version: str, stands_s: float, hangs: bool = False) -> Takeover:
+    """A takeover, asked for so long behind standing by, or brought on by a frozen primary. Raises
+    EnvironmentMissingError without Docker or the image, or where a controller does not come up."""
+    with controllers(load_scenario(SCENARIO).of_version(version), version) as (primary, backup):
+        time.sleep(STARTS_S + stands_s)
+        acted_s = time.time()
+        if hangs:
+            docker("pause", primary)
+        else:
+            docker("exec", backup, "scontrol", "takeover", check=False, limit_s=60)
+        stood_by_s, took_over_s = _told(backup, STANDS_BY), _told(backup, TAKES_OVER)
+        pings = int((took_over_s - acted_s + 1) // PING_S) if hangs else 0  # behind the last ping is no round
+        return Takeover(took_over_s - stood_by_s, _told(backup, SERVES) - took_over_s, pings)
 
 
 def _told(container: str, words: str) -> float:
@@ -58,7 +87,7 @@ def _told(container: str, words: str) -> float:
         found = said_s(docker("exec", container, "cat", LOG, check=False).stdout, words)
         if found is not None:
             return found
-        time.sleep(0.5)
+        time.sleep(LOOK_S)
     raise EnvironmentMissingError(f"{container}: {words!r} is not in its log after {WAITS_S:.0f} s")
 
 
@@ -70,21 +99,29 @@ def said_s(log: str, words: str) -> float | None:
     return None
 
 
-def summary(found: Sequence[float]) -> dict[str, Any]:
-    """What a round takes beyond its second, as the median and the sigma of the logarithm (worlds/pod_durations.py)."""
-    beyond = [(span - int(span)) / int(span) * 1000 for span in found]
-    logs = [math.log(max(ms, 0.001)) for ms in beyond]
+def summary(found: Sequence[Takeover], round_ms: float = 0.0) -> dict[str, Any]:
+    """Medians, and the sigma of the logarithm (worlds/pod_durations.py): what a round takes beyond its second, or a
+    ping beyond MessageTimeout where a round takes this; and the takeover itself."""
+    hung = [one for one in found if one.pings]
+    of_pings = [(one.beyond_ms - round_ms * int(one.span_s - 10 * one.pings)) / one.pings for one in hung]
+    of_rounds = [one.beyond_ms / int(one.span_s) for one in found if not one.pings]
     return {
         "takeovers": len(found),
-        "round_ms": round(statistics.median(beyond), 3) if beyond else None,
-        "sigma": round(statistics.stdev(logs), 3) if len(logs) > 1 else None,
-        "each_s": [round(span, 3) for span in found],
-    }
+        "round_ms": _law(of_rounds), "ping_ms": _law(of_pings), "load_ms": _law([one.load_s * 1000 for one in found]),
+        "each": [[round(one.span_s, 3), one.pings, round(one.load_s, 3)] for one in found],
+    }  # fmt: skip
+
+
+def _law(each_ms: Sequence[float]) -> list[float] | None:
+    if len(each_ms) < 2:
+        return None
+    sigma = statistics.stdev(math.log(max(ms, 0.001)) for ms in each_ms)
+    return [round(statistics.median(each_ms), 3), round(sigma, 3)]
 
 
 @contextmanager
-def controllers(scenario: Scenario, version: str) -> Iterator[str]:
-    """Two slurmctld on a network and a state directory of their own: the second's container; all is removed."""
+def controllers(scenario: Scenario, version: str) -> Iterator[tuple[str, str]]:
+    """Containers of two slurmctld, primary and backup, on a network and a state directory of their own; all goes."""
     own = f"slurmtwin-standby-{secrets.token_hex(4)}"
     names = [f"{own}-{host}" for host in HOSTS]
     with tempfile.TemporaryDirectory() as folder:
@@ -100,8 +137,9 @@ def controllers(scenario: Scenario, version: str) -> Iterator[str]:
                     "--volume", f"{folder}/config:/config:ro", "--volume", f"{folder}/secrets:/secrets:ro",
                     "--entrypoint", "bash", f"slurmtwin/pod:{version}", "-c", start,
                 )  # fmt: skip
-            yield names[1]
+            yield names[0], names[1]
         finally:
+            docker("unpause", names[0], check=False)
             docker("rm", "--force", *names, check=False)
             docker("network", "rm", own, check=False)
             docker("volume", "rm", own, check=False)
@@ -112,12 +150,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", default="26.05", help="of Slurm; its image of pods is there")
     parser.add_argument("--takeovers", type=int, default=20)
+    parser.add_argument("--hangs", action="store_true", help="freeze the primary instead of asking for a takeover")
+    parser.add_argument("--round-ms", type=float, default=0.0, help="with --hangs: what a round takes, measured before")
     parser.add_argument("--at-once", type=int, default=4, help="pairs of controllers beside each other")
     options = parser.parse_args(arguments)
     stands_s = [10 + 30 * (place + 0.5) / options.takeovers for place in range(options.takeovers)]
     with ThreadPoolExecutor(options.at_once) as pool:
-        found = list(pool.map(lambda s: measure(options.version, s), stands_s))
-    sys.stdout.write(json.dumps({"version": options.version} | summary(found), indent=1) + "\n")
+        found = list(pool.map(lambda s: measure(options.version, s, options.hangs), stands_s))
+    sys.stdout.write(json.dumps({"version": options.version} | summary(found, options.round_ms)) + "\n")
     return 0
 
 

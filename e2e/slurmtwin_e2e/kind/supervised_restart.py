@@ -29,6 +29,7 @@ SCENARIO: Final = Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")
 NODE: Final = "w-0"
 SERVES: Final = {"slurmctld": "Running as primary controller", "slurmd": "slurmd started on"}
 ROUND_S: Final = 1.0
+JOB_LOG: Final = ("JobCompType=jobcomp/filetxt\n", "JobCompLoc=/var/log/slurm/jobcomp.log\n")
 KILLS: Final = r"""
 log=/var/log/slurm/$1.log
 served() { grep -c "$2" "$log"; }
@@ -96,10 +97,11 @@ def summary(found: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def write_mounts(scenario: Scenario, folder: Path) -> None:
-    """What containers of the pods' image mount: config and secrets, without the jobs' log of a cluster's pods."""
+def write_mounts(scenario: Scenario, folder: Path, job_log: bool = False) -> None:
+    """What containers of the pods' image mount: config and secrets. job_log: with the jobs' log of a cluster's pods."""
     conf = config_files(scenario)
-    conf["slurm.conf"] = "".join(line for line in conf["slurm.conf"].splitlines(True) if not line.startswith("JobComp"))
+    lines = [line for line in conf["slurm.conf"].splitlines(True) if not line.startswith("JobComp")]
+    conf["slurm.conf"] = "".join([*lines, *(JOB_LOG if job_log else ())])
     for part, files in (("config", conf), ("secrets", new_keys())):
         (folder / part).mkdir()
         for name, content in files.items():
@@ -107,7 +109,9 @@ def write_mounts(scenario: Scenario, folder: Path) -> None:
 
 
 @contextmanager
-def daemons(scenario: Scenario, version: str, supervised: str) -> Iterator[dict[str, str]]:
+def daemons(
+    scenario: Scenario, version: str, supervised: str, job_log: bool = False
+) -> Iterator[dict[str, str]]:  # fmt: skip
     """Container of each role, on a network of their own; all of it is removed at the end."""
     own = f"slurmtwin-supervised-{secrets.token_hex(4)}"
     names = {role: f"{own}-{role}" for role in SERVES}
@@ -115,7 +119,7 @@ def daemons(scenario: Scenario, version: str, supervised: str) -> Iterator[dict[
     hosts = {"slurmctld": "slurmctld-0", "slurmd": NODE}
     arguments = {"slurmctld": [], "slurmd": options}
     with tempfile.TemporaryDirectory() as folder:
-        write_mounts(scenario, Path(folder))
+        write_mounts(scenario, Path(folder), job_log)
         docker("network", "create", own)
         try:
             for role, host in hosts.items():

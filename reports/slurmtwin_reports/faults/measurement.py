@@ -2,8 +2,9 @@
 
 A time known to ± e is moved by a draw from [-e, e]; one that the API cut to whole seconds is cut to the middle of the
 same second, after the drawn offset between the clocks: seconds begin there as they do for the recorded stamp. An
-injection is known before: the twin's own lies where the recorded one may have, and is stamped as that was. Recorded and
-simulated spans are then of one kind, ties and all, so that their ranks can be compared.
+injection is known before: the twin's own lies where the recorded one may have, and is stamped as that was. What an
+observer sees by looking again and again has the stamp of the look that would have seen it. Recorded and simulated spans
+are then of one kind, ties and all, so that their ranks can be compared.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def measured(
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     """These exact times as a collector whose error was that of `mark` would have written them; NEVER stays NEVER.
 
-    An injection has the recorded stamp: each replication injects somewhere within that stamp's error.
+    An injection has the recorded stamp: each replication injects somewhere within that stamp's error. Who looks again
+    and again looks at the recorded times: what comes in an earlier or later pause than the recorded has that one's
+    stamp.
     """
     import numpy as np
 
@@ -59,6 +62,9 @@ def measured(
     never = times == NEVER
     if mark.pinned:
         return np.where(never, NEVER, mark.t_ns)
+    if mark.looked:
+        pauses = (times - (mark.t_ns - mark.err_ns)) // (2 * mark.err_ns)
+        return np.where(never, NEVER, mark.t_ns + pauses * (2 * mark.err_ns))
     error = mark.err_ns - HALF_SECOND if mark.cut else mark.err_ns
     moved = times + (draw.integers(-error, error, times.shape, endpoint=True) if error > 0 else 0)
     if mark.cut:

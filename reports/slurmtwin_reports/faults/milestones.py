@@ -1,7 +1,8 @@
 """Milestones of a run, read off its rows alone: the same search in a recording and in the twin's replications.
 
-A mark is a milestone's row as a time and its error. Stamps that the API cuts to whole seconds are known as such: a
-replication's time is cut in the same way before the two are compared (measurement.py).
+A mark is a milestone's row as a time and its error. Stamps that the API cuts to whole seconds are known as such, and so
+are those of an observer that asks again and again: a replication's time is cut in the same way before the two are
+compared (measurement.py).
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.phases import Milestone, Phase
 from slurmtwin_reports.history import Row
 
 HALF_SECOND: Final = SECOND // 2
+PROBED: Final = (250 * MS, 300 * MS)
+POLLED: Final = (SECOND, 1100 * MS)
+LOOKS_NS: Final = {"client.answered": PROBED, "client.refused": PROBED, "node.state": POLLED, "job.state": POLLED}
+"""Kind of an observer's row -> from one look until the next is answered, at least and while nothing holds one up: it
+asks controllers each 0.25 s and slurmrestd each second (e2e/slurm_images/files/observer.py). The row of a first look is
+as wide as its request alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,8 @@ class Mark:
     seq: int = -1
     pinned: bool = False
     """An injection: a replication has it within the error of this one, which stands for it in both."""
+    looked: bool = False
+    """Somebody looks again and again, and had not seen it at the begin of the mark's width, and had at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +125,13 @@ def _marks(rows: Sequence[Row], phase: Phase, after_ns: int | None) -> Marks:
 
 def _mark(row: Row) -> Mark:
     cut = row.actor == "apiserver" and row.t_err_ns >= HALF_SECOND
-    return Mark(row.t_ns, row.t_err_ns, cut, row.seq, row.kind == "fault.injected" and row.actor == "fault")
+    pinned = row.kind == "fault.injected" and row.actor == "fault"
+    return Mark(row.t_ns, row.t_err_ns, cut, row.seq, pinned, _looked(row))
+
+
+def _looked(row: Row) -> bool:
+    """Of an answer, that of a probe alone: another request's row says when it was asked, not since when."""
+    least_ns, most_ns = LOOKS_NS.get(row.kind, (1, 0))
+    if row.actor != "observer" or not least_ns <= 2 * row.t_err_ns <= most_ns:
+        return False
+    return not row.kind.startswith("client.") or row.details.get("asked") == "livez"

@@ -8,14 +8,15 @@ after so many actions; it is started again a while later with empty caches.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.adapters.carrying import Carrying, elected_in_ns
 from slurmtwin.adapters.manifests import pod_of
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
 from slurmtwin.adapters.views import LOCK, NODE_SET
-from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.event_sink import text_of
@@ -64,53 +65,6 @@ Done = Callable[[str], None]
 """Called with "" or the error of an action."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carrying:
-    """How the core is carried: the design's carrier settings, and what a test disturbs."""
-
-    poll_ns: int = 30 * SECOND
-    poll_after_failure: bool = True
-    """False: a pass asks for the next after poll_ns when it succeeded, whatever its core would like; a failed one comes
-    back by its back-off alone (controller-runtime's RequeueAfter; slurm-operator keeps the greatest wish, 30 s)."""
-    poll_phase: Callable[[], int] | None = None
-    """Where the first process's polls stand, up to poll_ns; with poll_after_failure false nowhere: each pass sets when
-    the next one is due."""
-    marks_pods: bool = False
-    """A drain or its end is also written on the pod (slurm-operator's cordon annotation), so a pass follows at once.
-    Its pass undrains first; behind its lists it writes the status, states of Slurm on pods, which brings a pass too,
-    and labels; and a machine's place on each pod."""
-    told_ns: int | None = None
-    """The first process ended a pass that wrote a status then, as recorded: its queue stands on that one."""
-    write: Callable[[], int] = lambda: 0
-    """A write of such a status or state, one behind the other at a pass's end."""
-    heard_late: Callable[[], bool] = lambda: False
-    """Of a pass's last write: whether its watch tells of it behind its answer."""
-    gather_ns: int = 0
-    """A watched change is looked at so much later: those that come together make one pass (shell/process.py)."""
-    requeue_factor: float = 1.0
-    """Of the pause that the core asks for (a verdict halves and doubles it)."""
-    readiness_factor: float = 1.0
-    """Of the period of its pods' readiness probes."""
-    pre_stop: Callable[[], int] = lambda: 0
-    """The preStop hook of each of its pods runs so long."""
-    back_off_ns: int = 5 * MS
-    back_off_most_ns: int = 1000 * SECOND
-    latency: Callable[[], int] | None = None
-    sidecars: tuple[str, ...] = ()
-    """Restartable init containers of each of its pods (KubernetesSettings)."""
-    env: dict[str, str] = field(default_factory=dict)
-    """Environment of worker containers: process is main or supervised."""
-    crash_after: int = 0
-    """The process dies after so many actions, once; 0: never."""
-    lease_ns: int = 0
-    """A process that begins waits until nobody renewed its lease for so long (kubernetes.md 6.10); 0: no election."""
-    look: Callable[[], int] | None = None
-    """Pause of a process that waits for the lease, between two looks at it."""
-    lease_lost: Callable[[], int] | None = None
-    """Its connections fall silent until it has given up its lease, and ends; None: its lease goes another way."""
-    unreachable_s: int = 300
-
-
 class Operator(OperatorPod):
     """One operator of one NodeSet's cluster."""
 
@@ -130,6 +84,8 @@ class Operator(OperatorPod):
         """Processes so far."""
         self.said: tuple[SlurmNode, ...] = ()
         """States of Slurm as they were written on pods last."""
+        self.revisions: dict[str, str] = {}
+        """uid of a node set -> the template for which a pass wrote a ControllerRevision last."""
         self._leader_until_ns = env.now_ns
         """A process that was killed holds the lease in the eyes of its successor."""
         self._losing: Call | None = None
@@ -174,18 +130,6 @@ class Operator(OperatorPod):
         if self._losing is not None:
             self._losing.cancel()
             self._losing = None
-
-
-def elected_in_ns(now_ns: int, held_until_ns: int, carrying: Carrying) -> int:
-    """How long a process that begins now waits for the lease of one that was killed (leaderelection.go).
-
-    It counts from its own first look at the record, whatever the record says; 0: it is free, or there is no election.
-    """
-    if held_until_ns <= 0 or not carrying.lease_ns:
-        return 0
-    if now_ns >= held_until_ns:
-        return 0
-    return carrying.lease_ns + (carrying.look() if carrying.look is not None else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +195,15 @@ class _Process:
     def _stand(self, _argument: object) -> None:
         """A pass ends that has written a status; one that is under way gives way to it.
 
-        Pods were written in it (what protects a busy one), so a pass follows, and its last write may bring one more.
+        Pods were written in it (what protects a busy one), so a pass follows; a last write that is heard of late, one
+        more.
         """
         self._turn += 1
         self._queue = self._new_queue()
+        self._other_states()
         for item in self.sets:
             self._queue.add(item.meta.key)
-            self._hear_of_pods(item, max(1, self._other_states()))
+            self._heard_late(item)
 
     def _poll(self, _argument: object) -> None:
         self._port.forget()
@@ -297,15 +243,31 @@ class _Process:
         if item is None:
             finished(True)
             return
-        turn = self._turn
-        if self._carrying.marks_pods:  # slurm-operator reads pods before it asks Slurm, the reference operator behind
-            looks: list[Looked] = []
-            self._port.ask(
-                lambda: looks.append(self._look(item)),
-                lambda slurm: self._decide(item, slurm, finished, looks[0]) if turn == self._turn else None,
-            )
-        else:
+        if not self._carrying.marks_pods:
             self._port.ask(_nothing, lambda slurm: self._decide(item, slurm, finished, self._look(item)))
+            return
+        turn, revised_ns = self._turn, self._revised_ns(item)
+        if revised_ns:
+            self.clock.call_in(revised_ns, lambda _: self._ask(item, finished) if turn == self._turn else None)
+        else:
+            self._ask(item, finished)
+
+    def _revised_ns(self, item: Custom) -> int:
+        """A template that the pass before did not have costs a write first: getNodeSetRevisions()."""
+        revision = item.spec["spec"].revision
+        if self._o.revisions.get(item.meta.uid) == revision:
+            return 0
+        self._o.revisions[item.meta.uid] = revision
+        return self._carrying.write()
+
+    def _ask(self, item: Custom, finished: Finished) -> None:
+        """slurm-operator reads pods before it asks Slurm, the reference operator behind."""
+        turn = self._turn
+        looks: list[Looked] = []
+        self._port.ask(
+            lambda: looks.append(self._look(item)),
+            lambda slurm: self._decide(item, slurm, finished, looks[0]) if turn == self._turn else None,
+        )
 
     def _decide(self, item: Custom, slurm: Any, finished: Finished, looked: Looked) -> None:
         self._o.passes += 1
@@ -391,11 +353,16 @@ class _Process:
 
         The last write may be heard of when that has begun, and brings one more.
         """
-        late = written > 0 and self._carrying.heard_late()
+        late = written > 0 and self._heard_late(item)
         if written > late:
             self._queue.add(item.meta.key)
+
+    def _heard_late(self, item: Custom) -> bool:
+        """Whether the last write of a pass is heard of when the next has begun, and so brings one more."""
+        late = self._carrying.heard_late()
         if late:
             self.clock.call_in(HEARD_NS, lambda _: self._queue.add(item.meta.key))
+        return late
 
     def _place(self, item: Custom, pods: tuple[PodView, ...]) -> None:
         """Pods that had a machine when the pass began are told of its place, once (syncSlurmTopology()).

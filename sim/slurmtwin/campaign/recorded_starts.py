@@ -50,6 +50,8 @@ class RecordedStarts:
         """A fault has done something."""
         self._controllers: list[int] = []
         self._slurmds: list[int] = []
+        self._stopped: tuple[int, int] | None = None
+        """When a slurmctld ended last, as one that was told to, and the half-width of that."""
         self._firsts: dict[str, int] = {}
         """Field of StartTimes -> the first sight of something, the smallest time of its rows."""
         self._leases: dict[str, int] = {}
@@ -80,7 +82,10 @@ class RecordedStarts:
         elif kind == Kind.FAULT_INJECTED and row.actor == "fault":
             fault = json.loads(row.detail)["fault"]
             self._disturbed |= fault["kind"] not in WAITING
-            self._injected.setdefault(_fault_key(fault), _ordered(fault["kind"], int(row.t_ns), int(row.t_err_ns)))
+            called = _ordered(fault["kind"], int(row.t_ns), int(row.t_err_ns), self._stopped)
+            self._injected.setdefault(_fault_key(fault), called)
+        elif kind == Kind.SLURMCTLD_STOPPED:
+            self._stopped = int(row.t_ns), int(row.t_err_ns)
         elif kind == Kind.SLURMCTLD_STARTED:
             self._controllers.append(int(row.t_ns))
         elif kind == Kind.SLURMD_STARTED and row.t_ns <= 0:
@@ -252,9 +257,16 @@ def _pod_name(detail: dict[str, Any]) -> str:
     return name if last.isdigit() else str(detail.get("app", name))
 
 
-def _ordered(kind: str, at_ns: int, err_ns: int) -> tuple[int, int]:
-    """The middle of a fault's call, and half of it; `scontrol takeover` comes back SHUTDOWN_WAIT behind its order."""
-    waits_ns = min(err_ns, SHUTDOWN_WAIT_NS // 2) if kind == "slurmctld.takeover" else 0
+def _ordered(kind: str, at_ns: int, err_ns: int, stopped: tuple[int, int] | None) -> tuple[int, int]:
+    """The middle of a fault's call, and half of it; `scontrol takeover` comes back SHUTDOWN_WAIT behind its order.
+
+    Its order is a request to the primary, which ends by it: where one ended within the call, the order was then.
+    """
+    if kind != "slurmctld.takeover":
+        return at_ns, err_ns
+    if stopped is not None and abs(stopped[0] - at_ns) <= err_ns:
+        return stopped
+    waits_ns = min(err_ns, SHUTDOWN_WAIT_NS // 2)
     return at_ns - waits_ns, err_ns - waits_ns
 
 

@@ -41,6 +41,8 @@ class BackupWatch:
         self._previous_beat_s = 0
         self._poll_call: Call | None = None
         self._commanded = False
+        self._takes = False
+        """It takes over, whoever answers from now on."""
         self._was_fine = True
         self._waits_for_file = False
         if self._guarded and self._cluster.volume.heartbeat is None:
@@ -66,6 +68,8 @@ class BackupWatch:
 
     def primary_changed(self) -> None:
         """A controller began or ceased to answer."""
+        if self._takes:
+            return
         now_ns = self._clock.now_ns
         if self._waits_for_file:
             if self._cluster.volume.heartbeat is None:
@@ -89,10 +93,10 @@ class BackupWatch:
 
     def _poll(self, _argument: object) -> None:
         """One poll of a primary that does not answer (a frozen or cut off one is waited for, MessageTimeout long)."""
-        frozen = any(c.frozen or c.unheard for c in self._cluster.controllers[: self._controller.index])
-        self._poll_call = self._clock.call_in(
-            self._cluster.conf.timers.message_timeout_ns if frozen else 0, self._polled, self._clock.now_ns
-        )
+        cluster = self._cluster
+        frozen = any(c.frozen or c.unheard for c in cluster.controllers[: self._controller.index])
+        lasts_ns = cluster.conf.timers.message_timeout_ns + cluster.hung_ping() if frozen else 0
+        self._poll_call = self._clock.call_in(lasts_ns, self._polled, self._clock.now_ns)
 
     def _polled(self, asked_ns: int) -> None:
         """What it came to; rounds go on from its end."""
@@ -105,7 +109,8 @@ class BackupWatch:
             self._last_good_ns = now_ns
             self._was_fine = True
         elif self._commanded or self._takes_over():
-            self._controller.take_over()
+            self._takes = True
+            self._controller.take_over(self._cluster.takeover_load())
         else:
             self._poll_call = self._clock.call_at(self._poll_ns, self._poll)
 
@@ -126,7 +131,7 @@ class BackupWatch:
 
     def takeover_command(self) -> None:
         """scontrol takeover: stop the primary, wait 2 s, then poll each second and take over at the first failure."""
-        if self._guarded and self._cluster.volume.heartbeat is None:
+        if self._takes or (self._guarded and self._cluster.volume.heartbeat is None):
             return
         for other in self._cluster.controllers[: self._controller.index]:
             if not other.frozen:

@@ -221,9 +221,24 @@ class Controller:
         self.watch = BackupWatch(self, self.clock)
         self.cluster.serving_changed()
 
-    def take_over(self) -> None:
-        """The primary is given up: full state recovery, node states included (slurm.md 5.1 "Then")."""
-        self.serve(Recover.ALL, Kind.SLURMCTLD_TOOK_OVER)
+    def take_over(self, load_ns: int = 0) -> None:
+        """The primary is given up: full state recovery, node states included (slurm.md 5.1 "Then").
+
+        load_ns: it serves so much later, and says so then.
+        """
+        if not load_ns:
+            self.serve(Recover.ALL, Kind.SLURMCTLD_TOOK_OVER)
+            return
+        assert self.clock is not None
+        self._emit(Kind.SLURMCTLD_TOOK_OVER)
+        self.clock.call_in(load_ns, self._loaded)
+
+    def _loaded(self, _argument: object) -> None:
+        """A primary that returned meanwhile found nobody in control, so it is asked for control now."""
+        self.serve(Recover.ALL, Kind.SLURMCTLD_STARTED)
+        higher = self.cluster.controllers[: self.index]
+        if any(c.ctld is not None and not c.frozen and not c.unheard for c in higher):
+            self.relinquish()
 
     def takeover_command(self) -> None:
         """scontrol takeover: the primary is asked to stop, 2 s later the backup tries each second."""

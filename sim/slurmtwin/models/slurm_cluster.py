@@ -79,6 +79,10 @@ class SlurmCluster:
         self.shutdown_wait_ns = SHUTDOWN_WAIT_NS
         self.standby_round: Callable[[], int] = lambda: 0
         """What a round of a standby takes beyond its second."""
+        self.hung_ping: Callable[[], int] = lambda: 0
+        """What its ping of a controller that hangs takes beyond MessageTimeout."""
+        self.takeover_load: Callable[[], int] = lambda: 0
+        """What it takes from its last poll until it serves."""
         self.node_confs: list[NodeConf] = list(conf.nodes)
         self._places: dict[str, int] = {}
         """Node -> its place there, as it was when somebody asked."""

@@ -51,6 +51,9 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "loop-round": (2.0, 0.0),
     "dispatcher-wake": (1.5, 0.57),
     "dispatch": (7.0, 0.41),
+    "node-down": (1.2, 0.8),
+    "hung-ping": (8.3, 0.3),
+    "takeover-load": (6.0, 0.27),
     "pre-stop": (840.0, 0.3),
     "growth-start": (14.0, 0.12),
     "growth-step": (2.8, 0.07),
@@ -64,6 +67,9 @@ kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. forced-
 quiet-replaced on 22 November, volumes-mounted that of 40 pods before the faults of that day's first batch. clean-up is
 that of pods of x10 and x43 before quiet-deleted was there: 44 to 78 ms. supervisord's start is that of seven workers of
 x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
+node-down is what a silent node's slurmctld took from the requeue to its line of DOWN, 18 times on a Xeon without a
+cluster: 2 ms and less in 15, 3, 5 and 9 in the others (silent_node). hung-ping and takeover-load are of a standby whose
+primary was frozen there, six and 23 times (standby_rounds, --hangs --round-ms 0.41): 5 to 11 ms a ping, 4 to 13 ms.
 supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
 pre-stop is read off 89 ends of workers in the operator's own scenarios: from the deletion until slurmd ends, 0.55 to
 1.43 s in nine of ten (no quiet run has an end). dispatcher-wake and dispatch are those of the 22 submissions of x83's
@@ -76,10 +82,11 @@ the same `head` until the kernel had killed a process beside it, on a host witho
 once 385 (200 MiB alone are written in 138 to 180).
 """
 UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
-    "pod_durations_xeon.json": {"supervisor-start": (68.0, 0.06)},
+    "pod_durations_xeon.json": {"supervisor-start": (68.0, 0.06), "standby-round": (0.4, 0.25)},
 }
 """The same on another processor, by the file of its quiet runs: 20 starts of slurmd's container under supervisord took
-1.122 to 1.138 s without a cluster (slurmtwin_e2e.kind.supervised_restart --starts), of which slurmd has 61 ms."""
+1.122 to 1.138 s without a cluster (slurmtwin_e2e.kind.supervised_restart --starts), of which slurmd has 61 ms. A
+standby's round is that of 32 takeovers there: 24 whose log was looked at twice a second had 0.42 ms, eight 0.32."""
 STEPD_LINGERS: Final = (6, 800)
 """Of ends of runs that shared their node, how many were told by MESSAGE_EPILOG_COMPLETE: passes behind them that came
 at once, not at a look of slurmctld's loop (quiet-array, 26.05, five runs of 160 tasks: 2, 3, 0, 0 and 1)."""
@@ -101,7 +108,9 @@ OF_BURSTS: Final = "launch-among"
 """Likewise: without it scripts do not wait for each other."""
 OF_EVICTIONS: Final = "eviction"
 """Likewise: without it a drain's evictions take two requests, and all pods are marked at once."""
-_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS, OF_EVICTIONS))
+OF_ROUNDS: Final = "standby-round"
+"""Likewise: without it a standby is late in each round as slurmctld's loop is when it wakes, by its mean."""
+_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS, OF_EVICTIONS, OF_ROUNDS))
 
 Durations = dict[str, tuple[int, ...]]
 

@@ -60,8 +60,6 @@ class ObservedSink(EventSink):
             self.slurmd_started_ns.note(expand(node), t_ns)
             if self.slurmd_starts is not None:
                 self.slurmd_starts(node)
-        if kind is Kind.SLURMCTLD_TOOK_OVER:  # its log says both
-            super().emit(t_ns, Kind.SLURMCTLD_STARTED, actor, job_id, node, value, unit, detail, cause_seq)
         if self.recorded is not None and kind in _RECORDED:
             assert job_id is not None
             self.recorded(job_id, _RECORDED[kind])

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 import slurmtwin
-from slurmtwin.adapters.operator_process import Carrying, Operator
+from slurmtwin.adapters.carrying import Carrying
+from slurmtwin.adapters.operator_process import Operator
 from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes, batch_in_ns
 from slurmtwin.adapters.slurm_port import ANSWER_NS, Informing, SlurmPort
 from slurmtwin.contract.clock import MS, SECOND

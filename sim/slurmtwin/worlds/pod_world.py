@@ -85,8 +85,8 @@ API_BACK_NS: Final = (2 * SECOND, 5 * SECOND)
 """The kubelet hears of a manifest at once (pkg/kubelet/config/file_linux.go watches the folder by inotify; each 20 s it
 looks besides); the container and the server take the rest."""
 WAKES: Final = 20
-"""A round of a standby is late as slurmctld's loop is when it wakes, each by itself: over many rounds by the mean. 24
-takeovers without a cluster show 0.42 ms a round (slurmtwin_e2e.kind.standby_rounds), quiet runs of that host 0.41."""
+"""Where nothing else is known a round of a standby is late as slurmctld's loop is when it wakes, each by itself: over
+many rounds by the mean."""
 CONFIGLESS_NS: Final = 10 * SECOND
 """slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
 
@@ -116,8 +116,8 @@ class PodWorld(TwinWorld):
         super().__init__(scenario, conf, jobs, options, sink)
         self.kube = KubePart(self, scenario, options, sink)
         self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)
-        wakes = self.draw("main-pass")
-        self.cluster.standby_round = lambda: sum(wakes() for _ in range(WAKES)) // WAKES
+        self.cluster.standby_round = self._standby_round()
+        self.cluster.hung_ping, self.cluster.takeover_load = self.draw("hung-ping"), self.draw("takeover-load")
         self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
         self._attach_state(scenario, conf, sink)
         self.observer = Observer(self.cluster, sink, self.kube.reached, self.kube.listed)
@@ -158,7 +158,7 @@ class PodWorld(TwinWorld):
         return replace(
             costs.on_many_machines(), submit_rpc_ns=self.draw("submit")(), loop_lag_ns=lag_ns,
             slurmctld_start_ns=0, slurmd_start_ns=0, launch_ns=self.middle("script-launch"),
-            exit_notice_ns=self.middle("exit-notice"),
+            exit_notice_ns=self.middle("exit-notice"), node_down_ns=self.draw("node-down")(),
         )  # fmt: skip
 
     def middle(self, name: str) -> int:
@@ -186,6 +186,12 @@ class PodWorld(TwinWorld):
     def draw(self, name: str) -> Draw:
         """A duration of contract/pod_durations.py."""
         return self.streams.choice_ns(f"duration.{name}", list(self._durations[name]))
+
+    def _standby_round(self) -> Draw:
+        if self.has("standby-round"):
+            return self.draw("standby-round")
+        wakes = self.draw("main-pass")
+        return lambda: sum(wakes() for _ in range(WAKES)) // WAKES
 
     def scaled(self, name: str, value_ns: int) -> int:
         """A rule of contract/pod_durations.py, as a verdict wants it."""

@@ -469,7 +469,9 @@ def test_equal_runs_give_equal_files(tmp_path: Path) -> None:
 def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     """Each name of the contract has a median and values to draw; each origin is a quiet run."""
     still, drawn = still_durations(), drawn_durations(7)
-    assert list(still) == list(drawn) == list(DURATIONS)
+    # a standby's round was measured on the other processor alone
+    assert list(still) == list(drawn) == [name for name in DURATIONS if name != "standby-round"]
+    assert list(still_durations(OTHER_PROCESSORS["Intel(R) Xeon(R) Processor"])) == list(DURATIONS)
     assert all(len(values) == 1 and values[0] > 0 for values in still.values())
     assert all(values == tuple(sorted(values)) and values[0] > 0 for values in drawn.values())
     assert drawn != drawn_durations(8)

@@ -53,13 +53,19 @@ def test_places_and_lease_phases_are_those_before_the_fault() -> None:
     assert found.fault_ns == (21 * SECOND,)
 
 
-def test_a_takeover_is_ordered_two_seconds_before_its_call_is_back() -> None:
+@pytest.mark.parametrize(
+    ("stopped_ms", "ordered"), [(None, (20_000, 12)), (20_005, (20_005, 1)), (17_000, (20_000, 12))]
+)
+def test_a_takeover_is_ordered_when_its_primary_ends_or_two_seconds_before_its_call_is_back(
+    stopped_ms: int | None, ordered: tuple[int, int]
+) -> None:
     """The backup answers when it has given the primary SHUTDOWN_WAIT; when it stood by before is known as well."""
     fault = {"at": "20s", "kind": "slurmctld.takeover"}
     document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": [{"NodeName": "w-0"}]}, "pods": {}}
     rows = [
         Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
         Event(-4 * SECOND, Kind.SLURMCTLD_STANDBY, "slurmctld"),
+        *([] if stopped_ms is None else [Event(stopped_ms * MS, Kind.SLURMCTLD_STOPPED, "slurmctld", t_err_ns=MS)]),
         Event(
             21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault}), t_err_ns=1012 * MS
         ),
@@ -67,7 +73,7 @@ def test_a_takeover_is_ordered_two_seconds_before_its_call_is_back() -> None:
     ]  # fmt: skip
     manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
     found = start_times(manifest, Scenario.model_validate(document | {"faults": [fault]}), rows)
-    assert (found.fault_ns, found.fault_err_ns) == ((20 * SECOND,), (12 * MS,))
+    assert (found.fault_ns, found.fault_err_ns) == ((ordered[0] * MS,), (ordered[1] * MS,))
     assert found.standby_ns == -4 * SECOND
 
 

@@ -256,6 +256,37 @@ def test_rounds_go_on_from_the_end_of_a_ping_that_was_waited_for(rig: Callable[.
     assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(87.1)]
 
 
+def test_a_ping_of_a_primary_that_hangs_and_the_takeover_take_their_time(rig: Callable[..., Any]) -> None:
+    """As above, each of the two pings 20 ms more, and 5 ms from the last one until the backup serves."""
+    r = rig("22.05", SlurmctldHost="a,b", SlurmctldTimeout="30")
+    r.cluster.standby_round = lambda: 100 * MS
+    r.cluster.hung_ping = lambda: 20 * MS
+    r.cluster.takeover_load = lambda: 5 * MS
+    r.cluster.controller("b").stand_by()
+    r.until(61.5)
+    r.cluster.controller("a").freeze()
+    r.until(200)
+    assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(87.14)]
+    assert r.times(Kind.SLURMCTLD_STARTED)[-1] == pytest.approx(87.145)
+
+
+def test_a_backup_that_takes_over_is_not_stopped_by_an_answer(rig: Callable[..., Any]) -> None:
+    """backup.c: behind its loop nobody is asked again. The primary runs again in the 2 s of the takeover, in which
+    nobody is in control, and so has it back at their end."""
+    r = rig("22.05", SlurmctldHost="a,b", SlurmctldTimeout="30")
+    r.cluster.takeover_load = lambda: 2 * SECOND
+    r.cluster.controller("b").stand_by()
+    r.until(61.5)
+    r.cluster.controller("a").freeze()
+    r.until(88)
+    r.cluster.controller("a").thaw()
+    r.cluster.controller("b").takeover_command()
+    assert [c.ctld is not None for c in r.cluster.controllers] == [True, False]
+    r.until(200)
+    assert len(r.times(Kind.SLURMCTLD_TOOK_OVER)) == 1
+    assert [c.ctld is not None for c in r.cluster.controllers] == [True, False]
+
+
 def test_a_primary_that_returns_takes_control_back(rig: Callable[..., Any]) -> None:
     """slurm.md 5.1 "Primary returns": the backup saves, stands by, and the primary serves."""
     r = rig("22.05", SlurmctldHost="a,b")

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from slurmtwin.adapters.carrying import Carrying
 from slurmtwin.adapters.manifests import pod_of
-from slurmtwin.adapters.operator_process import PLACED, Carrying
+from slurmtwin.adapters.operator_process import HEARD_NS, PLACED, _Process
 from slurmtwin.adapters.slurm_port import SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
@@ -318,3 +319,55 @@ def test_a_write_that_is_heard_of_late_brings_one_more_pass() -> None:
         assert played.world.kube.operator is not None
         passes[late] = played.world.kube.operator.operator.passes
     assert passes[True] > passes[False]
+
+
+@pytest.mark.parametrize(("name", "written_s"), [("x37-slinky", 0.3), ("x33-slinky", 0.0)])
+def test_a_new_template_is_a_write_before_anything_is_asked(
+    name: str, written_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nodeset_history.go getNodeSetRevisions(): a ControllerRevision. Another number of workers has none."""
+    begun: list[int] = []
+    waited: list[tuple[int, int]] = []
+    passes, ask = _Process._pass, _Process._ask
+
+    def began(process: _Process, key: str, finished: Any) -> None:
+        begun.append(process.clock.now_ns)
+        passes(process, key, finished)
+
+    def asked(process: _Process, item: Any, finished: Any) -> None:
+        waited.append((process.clock.now_ns, process.clock.now_ns - begun[-1]))
+        ask(process, item, finished)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_Process, "_pass", began)
+        patched.setattr(_Process, "_ask", asked)
+        rows = Played(name, write=lambda: 300 * MS).run()
+    [fault_ns] = [row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED][:1]
+    behind = [wait_ns / SECOND for at_ns, wait_ns in waited if at_ns >= fault_ns]
+    assert max(behind) == written_s
+    assert behind.count(written_s) == (1 if written_s else len(behind))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_behind_a_recorded_status_comes_one_pass_and_one_more_if_its_last_write_is_heard_of_late(late: bool) -> None:
+    """The pods that were written bring the one."""
+    played = Played("x33-slinky", heard_late=lambda: late)
+    added: list[int] = []
+
+    class Noted:
+        def add(self, _key: str) -> None:
+            added.append(played.world.env.now_ns)
+
+        def add_after(self, _key: str, _pause_ns: int) -> None:
+            """What comes later in the run is nobody's concern."""
+
+    def stands(_argument: object) -> None:
+        assert played.world.kube.operator is not None
+        [process] = played.world.kube.operator.operator._processes
+        assert isinstance(process, _Process)
+        process._new_queue = Noted  # type: ignore[method-assign, assignment]
+        process._stand(None)
+
+    played.world.env.call_at(10 * SECOND, stands)
+    played.run()
+    assert sum(10 * SECOND <= at_ns <= 10 * SECOND + HEARD_NS for at_ns in added) == 1 + late

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slurmtwin.adapters.operator_process import Carrying, elected_in_ns
+from slurmtwin.adapters.carrying import Carrying, elected_in_ns
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind

@@ -31,6 +31,8 @@ class HostCosts:
     MESSAGE_EPILOG_COMPLETE, which starts a scheduling pass at once (slurm.md 1.1). False: "already complete"."""
     kill_ns: int = 0
     """What a live script adds to epilog_ns: signals, the end of the processes, slurmd's wait for them."""
+    node_down_ns: int = 0
+    """Jobs of a silent node are requeued -> the log has it DOWN, behind all nodes of that look (ping_nodes.c)."""
     rpc_ns: int = 0
     """Any other small RPC, one way."""
     main_pass_ns: int = 0

@@ -441,14 +441,14 @@ class NodeLifecycle:
 
     # DOWN, DRAIN, and what an admin says
 
-    def set_down(self, node: Node, reason: str) -> None:
-        """set_node_down_ptr(): DOWN, and its jobs are requeued or killed (slurm.md 4.5)."""
+    def set_down(self, node: Node, reason: str, told_ns: int = 0) -> None:
+        """set_node_down_ptr(): DOWN, and its jobs are requeued or killed (slurm.md 4.5). The log has it so much later."""
         self.add_reason(node, reason)
-        self.make_down(node)
+        self.make_down(node, told_ns)
         self.kill_jobs(node, reason)
         self.sync_bitmaps(node, 0)
 
-    def make_down(self, node: Node) -> None:
+    def make_down(self, node: Node, told_ns: int = 0) -> None:
         """_make_node_down(): not schedulable, not up, counted as idle."""
         table, bit = self.ctld.nodes, node.bit
         self.pings.fix(node)
@@ -456,7 +456,16 @@ class NodeLifecycle:
         node.base = NodeBase.DOWN
         node.owner_user = ""
         table.up &= ~bit
-        self.ctld.emit(Kind.NODE_DOWN, node=node.name, detail=detail_text(reason=node.reason))
+        reason = detail_text(reason=node.reason)
+
+        def tell(_argument: object) -> None:
+            if node.base is NodeBase.DOWN:
+                self.ctld.emit(Kind.NODE_DOWN, node=node.name, detail=reason)
+
+        if told_ns:
+            self.ctld.env.call_in(told_ns, tell)
+        else:
+            tell(None)
         self.touch()
         self.settle(node)
 

@@ -381,7 +381,7 @@ class Pings:
             silent = bool(flags & NodeFlag.NO_RESPOND)
             in_window = self.offset <= index < self.offset + self.window
             if node.last_response_s and node.last_response_s <= dead_s and base is not NodeBase.DOWN:
-                self.nodes.set_down(node, "Not responding")
+                self.nodes.set_down(node, "Not responding", self.ctld.costs.node_down_ns)
             elif base is NodeBase.UNKNOWN or node.boot_time_s == 0 or in_window:
                 registrations.append(node)
             elif not silent and node.last_response_s >= live_s:
