@@ -46,7 +46,7 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import OF_BURSTS, OF_EVICTIONS, SLURMD_AGAIN_MS, lingering_shares, usual_durations
+from slurmtwin.worlds.pod_durations import OF_BURSTS, OF_EVICTIONS, SLURMD_AGAIN_MS, possible_shares, usual_durations
 from slurmtwin.worlds.pod_faults import REFUSAL_NS, REQUEST_NS, REST_PROBED_NS, WATCH_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -169,14 +169,14 @@ class PodWorld(TwinWorld):
     def _noise(self, streams: RandomStreams) -> HostNoise | None:  # noqa: ARG002  its streams have names
         one_host = self._times.submit_ns and self.has(OF_BURSTS)  # else nothing says that nodes share a machine
         among_ns = self.draw(OF_BURSTS) if one_host else None
-        return HostNoise(self.draw("script-launch"), self.draw("exit-notice"), self._lingers(), among_ns)
+        return HostNoise(self.draw("script-launch"), self.draw("exit-notice"), self.happens("stepd.lingers"), among_ns)
 
-    def _lingers(self) -> Callable[[], bool]:
-        """How often a slurmstepd is still there, for each end of a run that shared its node."""
-        *shares, own = lingering_shares()
-        drawn = self.streams.uniform_ns("stepd.share", 0, len(shares))
+    def happens(self, name: str) -> Callable[[], bool]:
+        """What comes now and then: how often is drawn once, whether each time."""
+        *shares, own = possible_shares(name)
+        drawn = self.streams.uniform_ns(f"{name.partition('.')[0]}.share", 0, len(shares))
         share = own if self._still else shares[drawn()]
-        part = self.streams.uniform_ns("stepd.lingers", 0, SECOND)
+        part = self.streams.uniform_ns(name, 0, SECOND)
         return lambda: part() < share * SECOND
 
     def has(self, *names: str) -> bool:
@@ -343,8 +343,7 @@ class KubePart:
             world.draw("set-status"), dict(options.times.pod_node),
         )  # fmt: skip
         self.slurm = SlurmPrograms(world.cluster, self._settings(options), other_program)
-        evenly = streams.uniform_ns("slurmctld.orders_first", 0, 2)  # nothing but fault runs shows which, so either
-        world.cluster.slurmds.orders_first = lambda: bool(evenly())
+        world.cluster.slurmds.orders_first = world.happens("slurmctld.orders_first")
         self.slurm.book = CpuBook(env, world.sink, self._cpus)
         if "task/affinity" in str(scenario.slurm.conf.get("TaskPlugin", "")):
             self.slurm.plugin = "task/affinity"

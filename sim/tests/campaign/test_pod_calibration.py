@@ -25,11 +25,11 @@ from slurmtwin.worlds.pod_durations import (
     OTHER_PROCESSORS,
     POD_DURATIONS_FILE,
     POINTS,
-    STEPD_LINGERS,
+    SHARES,
     calibrated_on,
     drawn_durations,
     durations_file,
-    lingering_shares,
+    possible_shares,
     still_durations,
     usual_durations,
 )
@@ -490,10 +490,11 @@ def test_tries_without_a_name_are_measured_beyond_their_seconds() -> None:
     assert seen.spans["configless-try"] == [[(pytest.approx(24.0), pytest.approx(24.05))]]
 
 
-def test_shares_lie_about_their_count() -> None:
+@pytest.mark.parametrize("name", SHARES)
+def test_shares_lie_about_their_count(name: str) -> None:
     """As likely above as below it, and a count of none leaves none."""
-    *shares, own = lingering_shares()
-    seen, count = STEPD_LINGERS
+    *shares, own = possible_shares(name)
+    seen, count = SHARES[name]
     assert own == pytest.approx(seen / count)
     assert len(shares) == POINTS
     assert sum(share < own for share in shares) == POINTS // 2

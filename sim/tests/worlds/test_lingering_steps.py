@@ -30,7 +30,7 @@ def test_ends_that_linger_bring_a_pass_at_once(
     monkeypatch: pytest.MonkeyPatch, share: tuple[int, int], at_once: bool
 ) -> None:
     """Eight tasks that end at once fill the workers again as each is told, else in steps of batch_sched_delay."""
-    monkeypatch.setattr(pod_durations, "STEPD_LINGERS", share)
+    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "stepd.lingers": share})
     ended = [row.t_ns for row in rows_of(ARRAY) if row.kind == Kind.JOB_ENDED]
     assert len(ended) == 160
     took_s = (max(ended) - min(ended)) / SECOND
@@ -39,9 +39,9 @@ def test_ends_that_linger_bring_a_pass_at_once(
 
 def test_a_run_that_is_alone_on_its_node_never_lingers(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of 103 ends of single jobs was told by message."""
-    monkeypatch.setattr(pod_durations, "STEPD_LINGERS", (100, 100))
+    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "stepd.lingers": (100, 100)})
     always = rows_of(ALONE)
-    monkeypatch.setattr(pod_durations, "STEPD_LINGERS", (0, 100))
+    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "stepd.lingers": (0, 100)})
     assert always == rows_of(ALONE)
 
 
@@ -58,7 +58,7 @@ def launches(durations: dict[str, tuple[int, ...]], recorded: bool) -> list[int]
 
 def test_launches_that_begin_together_share_the_recorded_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight at 12 ms: half of the work is shared, half is done in turn, so the first takes 60 ms, the last 144."""
-    monkeypatch.setattr(pod_durations, "STEPD_LINGERS", (0, 100))
+    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "stepd.lingers": (0, 100)})
     held = still_durations() | {"script-launch": (30 * MS,), "launch-among": (12 * MS,)}
     assert launches(held, recorded=True) == pytest.approx([60 + 12 * place for place in range(8)], abs=3)
     assert launches(held, recorded=False) == pytest.approx([30] * 8, abs=6), "nodes may be machines of their own"

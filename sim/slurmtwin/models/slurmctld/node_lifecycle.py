@@ -442,7 +442,7 @@ class NodeLifecycle:
     # DOWN, DRAIN, and what an admin says
 
     def set_down(self, node: Node, reason: str, told_ns: int = 0) -> None:
-        """set_node_down_ptr(): DOWN, and its jobs are requeued or killed (slurm.md 4.5). The log has it so much later."""
+        """set_node_down_ptr(): DOWN, told so much later, and its jobs are requeued or killed (slurm.md 4.5)."""
         self.add_reason(node, reason)
         self.make_down(node, told_ns)
         self.kill_jobs(node, reason)
