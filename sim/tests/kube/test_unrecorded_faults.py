@@ -18,7 +18,6 @@ from slurmtwin_reports.history import history_of, rows_of_events
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
 RECORDINGS = FAULTS.parent / "recordings"
 OUTSIDE = {
-    "x39-blind-update": "hold 92 s: the order to end the old job goes to the old address, and again a minute later",
     "x87-array": "one task per node every 3 s, not two: a job without --mem takes a node's memory, so 1000 take 750 s",
 }
 """Files whose prediction the twin does not meet, and what it finds instead."""
