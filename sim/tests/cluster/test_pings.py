@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.models.slurmctld.host_costs import HostCosts
-from slurmtwin.models.slurmctld.states import NodeBase, NodeFlag
+from slurmtwin.models.slurmctld.states import JobState, NodeBase, NodeFlag
 
 
 @pytest.mark.parametrize(("version", "first_tick", "lost_after"), [("26.05", 3.75, 10.275), ("22.05", 4.0, 11.275)])
@@ -172,6 +173,19 @@ def test_a_health_check_finds_a_silent_node_before_the_ping(rig: Callable[..., A
     r.until(1000)
     assert r.times(Kind.NODE_NOT_RESPONDING) == [pytest.approx(120 + 11.275)]
     assert r.times(Kind.NODE_DOWN) == [pytest.approx(504.0)]  # last answer at 90: predecessor 404 is the first >= 390
+
+
+def test_a_silent_nodes_jobs_are_requeued_before_the_log_has_it_down(rig: Callable[..., Any]) -> None:
+    """ping_nodes.c names those that are DOWN behind all nodes: 3 ms after the job of the one was taken back."""
+    r = rig("22.05", costs=HostCosts(node_down_ns=3 * MS))
+    job = r.run_job(1, 0b1, with_steps=False)
+    r.until(110)
+    r.cluster.slurmds.stop(1, crashed=True)
+    r.until(504.001)
+    assert job.state is not JobState.RUNNING
+    assert r.times(Kind.NODE_DOWN) == []
+    r.until(505)
+    assert r.times(Kind.NODE_DOWN) == [pytest.approx(504.003)]
 
 
 def test_a_pod_with_a_new_address_registers_but_cannot_be_reached(rig: Callable[..., Any]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.host_costs import HostCosts
 from slurmtwin.models.slurmctld.power_save import RateLimit
 from slurmtwin.models.slurmctld.states import JobState, NodeBase
 
@@ -46,8 +47,8 @@ def test_a_job_wakes_its_nodes(rig: Callable[..., Any]) -> None:
 
 
 def test_a_node_that_does_not_come_up_is_down_and_its_job_requeued(rig: Callable[..., Any]) -> None:
-    """slurm.md 9 "Resume": not registered within ResumeTimeout: DOWN "ResumeTimeout reached"."""
-    r = rig(**POWER)
+    """slurm.md 9 "Resume": not registered within ResumeTimeout: DOWN "ResumeTimeout reached", and told at once."""
+    r = rig(costs=HostCosts(node_down_ns=60 * SECOND), **POWER)
     r.until(200)
     r.cluster.slurmds.resume = lambda nodes: None
     job = r.run_job(1, 0b1, with_steps=False)

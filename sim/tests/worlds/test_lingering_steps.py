@@ -64,3 +64,14 @@ def test_launches_that_begin_together_share_the_recorded_host(monkeypatch: pytes
     assert launches(held, recorded=False) == pytest.approx([30] * 8, abs=6), "nodes may be machines of their own"
     without = {name: values for name, values in held.items() if name != "launch-among"}
     assert launches(without, recorded=True) == pytest.approx([30] * 8, abs=6)
+
+
+@pytest.mark.parametrize(("share", "again"), [((0, 100), True), ((100, 100), False)])
+def test_an_order_to_a_new_pod_goes_to_the_old_address_as_often_as_counted(
+    monkeypatch: pytest.MonkeyPatch, share: tuple[int, int], again: bool
+) -> None:
+    """x46-pod-force-deleted: a job whose remains are at the new pod starts behind its hold, else not within the run."""
+    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "slurmctld.orders_first": share})
+    rows = rows_of(Path("scenarios/faults/x46-pod-force-deleted.yaml"))
+    [requeued] = [row.t_ns for row in rows if row.kind == Kind.JOB_REQUEUED]
+    assert any(row.kind == Kind.JOB_STARTED and row.t_ns > requeued for row in rows) == again
