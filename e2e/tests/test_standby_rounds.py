@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurmtwin_e2e.kind.standby_rounds import STANDS_BY, TAKES_OVER, Takeover, said_s, summary
+from slurmtwin_e2e.kind.daemon_log import said_s
+from slurmtwin_e2e.kind.standby_rounds import STANDS_BY, TAKES_OVER, Takeover, summary
 
 LOG = f"""\
 [2026-11-23T17:00:38.421] slurmctld version 26.05.5 started on cluster twin(0)

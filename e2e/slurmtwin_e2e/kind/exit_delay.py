@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +27,7 @@ from slurmtwin_e2e.kind.api import Api
 from slurmtwin_e2e.kind.attach import attach
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.collect import kubelet_log
+from slurmtwin_e2e.kind.log_normal import log_normal
 from slurmtwin_e2e.kind.node_shell import NodeShell
 from slurmtwin_e2e.kind_world import say
 
@@ -84,11 +83,11 @@ def restarts(log: str, node: str, pods: Mapping[str, tuple[str, int]]) -> Iterat
 def restart_summary(found: Sequence[Restart]) -> dict[str, Any]:
     """Median and sigma of the logarithm, as worlds/pod_durations.py UNSEEN_MS has them, and each container."""
     begins = [max(one.begin_ns, 1) / MS for one in found]
-    logs = [math.log(ms) for ms in begins]
+    median, sigma = log_normal(begins, least_ms=1 / MS)
     return {
         "restarts": len(found),
-        "median_ms": round(statistics.median(begins), 1) if begins else None,
-        "sigma": round(statistics.stdev(logs), 3) if len(logs) > 1 else None,
+        "median_ms": median,
+        "sigma": sigma,
         "each_sync_begin_ms": [[round(one.sync_ns / MS, 1), round(one.begin_ns / MS, 1)] for one in found],
     }
 

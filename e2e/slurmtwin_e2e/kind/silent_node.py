@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -21,12 +19,13 @@ from typing import Any, Final
 from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin_e2e.docker import docker
-from slurmtwin_e2e.kind.standby_rounds import LOOK_S, said_s
+from slurmtwin_e2e.kind.daemon_log import LOOK_S, wait_until_said_s
+from slurmtwin_e2e.kind.log_normal import log_normal
 from slurmtwin_e2e.kind.supervised_restart import daemons
 
 SCENARIO: Final = Path("scenarios/faults/s2-slurmd-hang.yaml")
-LOG: Final = "/var/log/slurm/slurmctld.log"
 RUNS, REQUEUED, DOWN = "sched: Allocate JobId", "due to failure of node", "not responding, setting DOWN"
+IDLE_NODES: Final = ("sinfo", "--noheader", "--states", "idle", "--format", "%D")
 JOB: Final = ("sbatch", "--requeue", "--wrap", "sleep 600")
 WAITS_S: Final = 120.0
 
@@ -37,42 +36,30 @@ def measure(version: str) -> float:
     scenario = load_scenario(SCENARIO).of_version(version)
     with daemons(scenario, version, supervised="", job_log=True) as names:
         ctld = names["slurmctld"]
-        _until(ctld, ("sinfo", "--noheader", "--states", "idle", "--format", "%D"), "1")
+        _wait_until_idle(ctld)
         docker("exec", ctld, *JOB)
-        _told(ctld, RUNS)
+        wait_until_said_s(ctld, RUNS, WAITS_S)
         docker("pause", names["slurmd"])
         try:
-            down_s = _told(ctld, DOWN)
-            return down_s - _told(ctld, REQUEUED)
+            down_s, requeued_s = (wait_until_said_s(ctld, words, WAITS_S) for words in (DOWN, REQUEUED))
+            return down_s - requeued_s
         finally:
             docker("unpause", names["slurmd"], check=False)
 
 
-def _until(container: str, command: Sequence[str], wanted: str) -> None:
+def _wait_until_idle(ctld: str) -> None:
     until_s = time.monotonic() + WAITS_S
-    while wanted not in docker("exec", container, *command, check=False).stdout:
+    while "1" not in docker("exec", ctld, *IDLE_NODES, check=False).stdout:
         if time.monotonic() > until_s:
-            raise EnvironmentMissingError(f"{container}: {' '.join(command)} does not say {wanted!r}")
+            raise EnvironmentMissingError(f"{ctld}: no node is idle after {WAITS_S:.0f} s")
         time.sleep(LOOK_S)
-
-
-def _told(container: str, words: str) -> float:
-    _until(container, ("cat", LOG), words)
-    found = said_s(docker("exec", container, "cat", LOG).stdout, words)
-    assert found is not None
-    return found
 
 
 def summary(found: Sequence[float]) -> dict[str, Any]:
     """The median and the sigma of the logarithm (worlds/pod_durations.py); a log's stamp is cut to whole ms."""
     each_ms = [span * 1000 for span in found]
-    logs = [math.log(max(ms, 0.5)) for ms in each_ms]
-    return {
-        "nodes": len(found),
-        "behind_ms": round(statistics.median(each_ms), 1) if each_ms else None,
-        "sigma": round(statistics.stdev(logs), 3) if len(logs) > 1 else None,
-        "each_ms": [round(ms) for ms in each_ms],
-    }
+    median, sigma = log_normal(each_ms, least_ms=0.5)
+    return {"nodes": len(found), "behind_ms": median, "sigma": sigma, "each_ms": [round(ms) for ms in each_ms]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import secrets
-import statistics
 import sys
 import tempfile
 import time
@@ -20,18 +18,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin_e2e.docker import LABEL, docker
+from slurmtwin_e2e.docker import LABEL, docker, remove
+from slurmtwin_e2e.kind.daemon_log import wait_until_said_s
+from slurmtwin_e2e.kind.log_normal import log_normal
 from slurmtwin_e2e.kind.supervised_restart import write_mounts
 
 SCENARIO: Final = Path("scenarios/faults/x9-takeover.yaml")
 HOSTS: Final = ("slurmctld-0", "slurmctld-1")
-LOG: Final = "/var/log/slurm/slurmctld.log"
 STANDS_BY, TAKES_OVER, SERVES = "running in background mode", "taking over", "Running as primary controller"
 PING_S: Final = 11
 """A ping of a controller that hangs, MessageTimeout 10 long, and the round behind it."""
@@ -44,8 +41,6 @@ exec /opt/slurmtwin/pod slurmctld
 """A primary that starts asks its backup for control, and waits for one that waits for a heartbeat itself."""
 STARTS_S: Final = 10.0
 WAITS_S: Final = 90.0
-LOOK_S: Final = 5.0
-"""A look at the log is a process in the container: with two a second rounds took three times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +70,11 @@ def measure(version: str, stands_s: float, hangs: bool = False) -> Takeover:
             docker("pause", primary)
         else:
             docker("exec", backup, "scontrol", "takeover", check=False, limit_s=60)
-        stood_by_s, took_over_s = _told(backup, STANDS_BY), _told(backup, TAKES_OVER)
+        stood_by_s, took_over_s, serves_s = (
+            wait_until_said_s(backup, words, WAITS_S) for words in (STANDS_BY, TAKES_OVER, SERVES)
+        )
         pings = int((took_over_s - acted_s + 1) // PING_S) if hangs else 0  # behind the last ping is no round
-        return Takeover(took_over_s - stood_by_s, _told(backup, SERVES) - took_over_s, pings)
-
-
-def _told(container: str, words: str) -> float:
-    """Unix seconds of the first line of its log that says so."""
-    until_s = time.monotonic() + WAITS_S
-    while time.monotonic() < until_s:
-        found = said_s(docker("exec", container, "cat", LOG, check=False).stdout, words)
-        if found is not None:
-            return found
-        time.sleep(LOOK_S)
-    raise EnvironmentMissingError(f"{container}: {words!r} is not in its log after {WAITS_S:.0f} s")
-
-
-def said_s(log: str, words: str) -> float | None:
-    """Unix seconds of the first line with these words, None without one."""
-    for line in log.splitlines():
-        if words in line and line.startswith("["):
-            return datetime.fromisoformat(line[1:].partition("]")[0]).replace(tzinfo=UTC).timestamp()
-    return None
+        return Takeover(took_over_s - stood_by_s, serves_s - took_over_s, pings)
 
 
 def summary(found: Sequence[Takeover], round_ms: float = 0.0) -> dict[str, Any]:
@@ -113,10 +91,8 @@ def summary(found: Sequence[Takeover], round_ms: float = 0.0) -> dict[str, Any]:
 
 
 def _law(each_ms: Sequence[float]) -> list[float] | None:
-    if len(each_ms) < 2:
-        return None
-    sigma = statistics.stdev(math.log(max(ms, 0.001)) for ms in each_ms)
-    return [round(statistics.median(each_ms), 3), round(sigma, 3)]
+    median, sigma = log_normal(each_ms, digits=3)
+    return None if median is None or sigma is None else [median, sigma]
 
 
 @contextmanager
@@ -140,7 +116,7 @@ def controllers(scenario: Scenario, version: str) -> Iterator[tuple[str, str]]:
             yield names[0], names[1]
         finally:
             docker("unpause", names[0], check=False)
-            docker("rm", "--force", *names, check=False)
+            remove(names)
             docker("network", "rm", own, check=False)
             docker("volume", "rm", own, check=False)
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import secrets
-import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin_e2e.docker import LABEL, docker
+from slurmtwin_e2e.docker import LABEL, docker, remove
+from slurmtwin_e2e.kind.daemon_log import said_s
+from slurmtwin_e2e.kind.log_normal import log_normal
 from slurmtwin_e2e.kind.manifests.keys import new_keys
 from slurmtwin_e2e.kind.manifests.slurm_files import config_files, slurmd_options
 
@@ -71,8 +71,9 @@ def measure_starts(version: str, role: str, count: int) -> list[float]:
             docker("restart", "--time", "1", names[role])
             began = docker("inspect", "--format", "{{.State.StartedAt}}", names[role]).stdout.strip()
             line = docker("exec", names[role], "bash", "-c", SERVED, "served", role, SERVES[role], limit_s=60).stdout
-            stamp = datetime.fromisoformat(line[1:].partition("]")[0]).replace(tzinfo=UTC)
-            found.append((stamp - datetime.fromisoformat(began[:26] + "+00:00")).total_seconds())
+            served_s = said_s(line, SERVES[role])
+            assert served_s is not None
+            found.append(served_s - datetime.fromisoformat(began[:26] + "+00:00").timestamp())
     return found
 
 
@@ -87,12 +88,12 @@ def summary(found: Sequence[float]) -> dict[str, Any]:
     """How many came back a round later and how many two, and what they took beyond those, as the median and the sigma
     of the logarithm (worlds/pod_durations.py)."""
     beyond = [max(span - ROUND_S * int(span / ROUND_S), 0.001) * 1000 for span in found]
-    logs = [math.log(ms) for ms in beyond]
+    median, sigma = log_normal(beyond)
     return {
         "restarts": len(found),
         "two_rounds": sum(span >= 2 * ROUND_S for span in found),
-        "beyond_ms": round(statistics.median(beyond), 1) if beyond else None,
-        "sigma": round(statistics.stdev(logs), 3) if len(logs) > 1 else None,
+        "beyond_ms": median,
+        "sigma": sigma,
         "each_s": [round(span, 3) for span in found],
     }
 
@@ -131,7 +132,7 @@ def daemons(
                 )  # fmt: skip
             yield names
         finally:
-            docker("rm", "--force", *names.values(), check=False)
+            remove(list(names.values()))
             docker("network", "rm", own, check=False)
 
 

@@ -10,7 +10,7 @@ from slurmtwin.contract.clock import MS, SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carrying:
-    """How the core is carried: the design's carrier settings, and what a test disturbs."""
+    """Settings of one carrier; as they are without a word: the reference operator's, undisturbed."""
 
     poll_ns: int = 30 * SECOND
     poll_after_failure: bool = True

@@ -69,8 +69,9 @@ that of pods of x10 and x43 before quiet-deleted was there: 44 to 78 ms. supervi
 x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
 node-down is what a silent node's slurmctld took from the requeue to its line of DOWN, 18 times on a Xeon without a
 cluster: 2 ms and less in 15, 3, 5 and 9 in the others (silent_node). hung-ping and takeover-load are of standbys
-there, six with a frozen primary and 32 in all (standby_rounds, --hangs --round-ms 0.41): 5 to 11 ms a ping, and 4 to 13
-ms; here by as much more as slurmctld's start takes, 111 ms to 58, which was measured of both.
+there beside an idle cluster, six with a frozen primary and 32 in all (standby_rounds, --hangs --round-ms 0.41): 5 to 11
+ms a ping (six more without that cluster 3 to 9), and 4 to 13 ms; here by as much more as slurmctld's start takes, 111
+ms to 58, which was measured of both.
 supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
 pre-stop is read off 89 ends of workers in the operator's own scenarios: from the deletion until slurmd ends, 0.55 to
 1.43 s in nine of ten (no quiet run has an end). dispatcher-wake and dispatch are those of the 22 submissions of x83's

@@ -23,6 +23,13 @@ def kill_at(r: Any, seconds: float) -> None:
     r.env.call_at(at(r, seconds), lambda _: r.cluster.controller().kill())
 
 
+def hang_at_61(r: Any) -> None:
+    """The primary of two controllers is frozen at 61.5 s, its backup standing by from time zero on."""
+    r.cluster.controller("b").stand_by()
+    r.until(61.5)
+    r.cluster.controller("a").freeze()
+
+
 def test_a_clean_restart_loses_nothing_and_finds_its_jobs(rig: Callable[..., Any]) -> None:
     """slurm.md 5.3 "SIGTERM", slurm.md 5.2 "default (-r)", slurm.md 12 "S5".
 
@@ -248,9 +255,7 @@ def test_rounds_go_on_from_the_end_of_a_ping_that_was_waited_for(rig: Callable[.
     """A frozen primary holds a ping for MessageTimeout, 10 s: with a timeout of 30 the next comes a round later."""
     r = rig("22.05", SlurmctldHost="a,b", SlurmctldTimeout="30")
     r.cluster.standby_round = lambda: 100 * MS
-    r.cluster.controller("b").stand_by()
-    r.until(61.5)
-    r.cluster.controller("a").freeze()
+    hang_at_61(r)
     r.until(200)
     # polls at 6.6, 16.5, 26.4, 36.3, 46.2, 56.1 and 66.0, which takes until 76.0; so at 77.1, until 87.1
     assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(87.1)]
@@ -262,9 +267,7 @@ def test_a_ping_of_a_primary_that_hangs_and_the_takeover_take_their_time(rig: Ca
     r.cluster.standby_round = lambda: 100 * MS
     r.cluster.hung_ping = lambda: 20 * MS
     r.cluster.takeover_load = lambda: 5 * MS
-    r.cluster.controller("b").stand_by()
-    r.until(61.5)
-    r.cluster.controller("a").freeze()
+    hang_at_61(r)
     r.until(200)
     assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(87.14)]
     assert r.times(Kind.SLURMCTLD_STARTED)[-1] == pytest.approx(87.145)
@@ -275,9 +278,7 @@ def test_a_backup_that_takes_over_is_not_stopped_by_an_answer(rig: Callable[...,
     nobody is in control, and so has it back at their end."""
     r = rig("22.05", SlurmctldHost="a,b", SlurmctldTimeout="30")
     r.cluster.takeover_load = lambda: 2 * SECOND
-    r.cluster.controller("b").stand_by()
-    r.until(61.5)
-    r.cluster.controller("a").freeze()
+    hang_at_61(r)
     r.until(88)
     r.cluster.controller("a").thaw()
     r.cluster.controller("b").takeover_command()

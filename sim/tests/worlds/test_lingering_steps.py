@@ -30,7 +30,7 @@ def test_ends_that_linger_bring_a_pass_at_once(
     monkeypatch: pytest.MonkeyPatch, share: tuple[int, int], at_once: bool
 ) -> None:
     """Eight tasks that end at once fill the workers again as each is told, else in steps of batch_sched_delay."""
-    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "stepd.lingers": share})
+    monkeypatch.setitem(pod_durations.SHARES, "stepd.lingers", share)
     ended = [row.t_ns for row in rows_of(ARRAY) if row.kind == Kind.JOB_ENDED]
     assert len(ended) == 160
     took_s = (max(ended) - min(ended)) / SECOND
@@ -39,9 +39,9 @@ def test_ends_that_linger_bring_a_pass_at_once(
 
 def test_a_run_that_is_alone_on_its_node_never_lingers(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of 103 ends of single jobs was told by message."""
-    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "stepd.lingers": (100, 100)})
+    monkeypatch.setitem(pod_durations.SHARES, "stepd.lingers", (100, 100))
     always = rows_of(ALONE)
-    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "stepd.lingers": (0, 100)})
+    monkeypatch.setitem(pod_durations.SHARES, "stepd.lingers", (0, 100))
     assert always == rows_of(ALONE)
 
 
@@ -58,7 +58,7 @@ def launches(durations: dict[str, tuple[int, ...]], recorded: bool) -> list[int]
 
 def test_launches_that_begin_together_share_the_recorded_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight at 12 ms: half of the work is shared, half is done in turn, so the first takes 60 ms, the last 144."""
-    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "stepd.lingers": (0, 100)})
+    monkeypatch.setitem(pod_durations.SHARES, "stepd.lingers", (0, 100))
     held = still_durations() | {"script-launch": (30 * MS,), "launch-among": (12 * MS,)}
     assert launches(held, recorded=True) == pytest.approx([60 + 12 * place for place in range(8)], abs=3)
     assert launches(held, recorded=False) == pytest.approx([30] * 8, abs=6), "nodes may be machines of their own"
@@ -71,7 +71,7 @@ def test_an_order_to_a_new_pod_goes_to_the_old_address_as_often_as_counted(
     monkeypatch: pytest.MonkeyPatch, share: tuple[int, int], again: bool
 ) -> None:
     """x46-pod-force-deleted: a job whose remains are at the new pod starts behind its hold, else not within the run."""
-    monkeypatch.setattr(pod_durations, "SHARES", {**pod_durations.SHARES, "slurmctld.orders_first": share})
+    monkeypatch.setitem(pod_durations.SHARES, "slurmctld.orders_first", share)
     rows = rows_of(Path("scenarios/faults/x46-pod-force-deleted.yaml"))
     [requeued] = [row.t_ns for row in rows if row.kind == Kind.JOB_REQUEUED]
     assert any(row.kind == Kind.JOB_STARTED and row.t_ns > requeued for row in rows) == again
