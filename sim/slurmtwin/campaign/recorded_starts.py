@@ -23,6 +23,8 @@ from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 from slurmtwin.worlds.start_times import StartTimes
 
+OF_RECORDS: Final = frozenset({"node.update", "node.create", "node.delete"})
+"""Faults that change slurmctld's records alone: no kubelet hears of them, and its looks go on as they stood."""
 MOST_LAG_MS: Final = 8
 """A coarse clock moves each 4 ms or oftener (the kernel's HZ), and the loop needs its own time."""
 
@@ -48,6 +50,8 @@ class RecordedStarts:
         """Fault -> when it was injected, and the half-width of that."""
         self._disturbed = False
         """A fault has done something."""
+        self._heard = False
+        """One has that a kubelet may have heard of."""
         self._controllers: list[int] = []
         self._slurmds: list[int] = []
         self._stopped: tuple[int, int] | None = None
@@ -77,11 +81,14 @@ class RecordedStarts:
             self._take_loop(row)
         if not self._disturbed:
             self._take_before(row)
+        if not self._heard and row.node and kind == Kind.KUBELET_RELISTED:
+            self._relists.setdefault(kube_node(row.node), []).append(int(row.t_ns))
         if kind == Kind.JOB_SUBMITTED and row.job_id is not None:
             self._submits.setdefault(int(row.job_id), int(row.t_ns))
         elif kind == Kind.FAULT_INJECTED and row.actor == "fault":
             fault = json.loads(row.detail)["fault"]
             self._disturbed |= fault["kind"] not in WAITING
+            self._heard |= fault["kind"] not in WAITING | OF_RECORDS
             called = _ordered(fault["kind"], int(row.t_ns), int(row.t_err_ns), self._stopped)
             self._injected.setdefault(_fault_key(fault), called)
         elif kind == Kind.SLURMCTLD_STOPPED:
@@ -128,8 +135,6 @@ class RecordedStarts:
                 self._first("made_ns", at_ns)
             elif seen.get("resource") == "NodeSet":
                 self._node_set(str(seen.get("name")), int(seen.get("generation", 0)), at_ns)
-        elif row.node and kind == Kind.KUBELET_RELISTED:
-            self._relists.setdefault(kube_node(row.node), []).append(at_ns)
         elif kind == Kind.POD_SYNCED:
             pod = str(json.loads(row.detail)["pod"])
             self._syncs[pod] = at_ns

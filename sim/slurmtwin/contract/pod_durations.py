@@ -59,6 +59,8 @@ RULES: Final[dict[str, str]] = {
     "configless-retry": "slurmd: pause between two requests for its configuration",
     "shutdown-wait": "slurmctld as backup: pause after it told the primary to end (SHUTDOWN_WAIT)",
     "supervisor-restart": "supervisord: a process is gone until it is started again",
+    "supervisor-round": "supervisord: it has started until its first round, which starts its programs (1 s)",
+    "proxy-min-sync": "kube-proxy: its rules are written until it writes them again (minSyncPeriod, 1 s)",
     "pleg-relist": "kubelet: period of the look at container states",
     "restart-back-off": "kubelet: pause before the second restart of a container (10 s); doubled at each further one",
     "config-map-sync": "kubelet: pause until a pod, and with it its mounted ConfigMaps, is synced again",

@@ -37,6 +37,7 @@ from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.slurm_pods.cpu_binding import CpuBook
 from slurmtwin.models.slurm_pods.programs import SlurmPrograms
 from slurmtwin.models.slurm_pods.settings import RESOLVER_NS, DaemonPods
+from slurmtwin.models.slurm_pods.supervisor import ROUND_NS
 from slurmtwin.models.slurmctld.background import BackgroundLoop, steady_loop
 from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
@@ -56,7 +57,7 @@ from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
 from slurmtwin.worlds.pod_starts import Sharing, start_costs
 from slurmtwin.worlds.pod_state import PodState
-from slurmtwin.worlds.service_ways import Ways
+from slurmtwin.worlds.service_ways import RULES_NS, Ways
 from slurmtwin.worlds.start_times import StartTimes, begins
 from slurmtwin.worlds.twin import TwinOptions, TwinWorld
 
@@ -351,7 +352,8 @@ class KubePart:
         self._costs = start_costs(world, self._sharing, "" if scenario.pods is None else scenario.pods.operator)
         nodes = pod_objects.kube_nodes(self._cluster)
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(nodes)}
-        self.ways = Ways(env, self.server, self.machines, self.namespace, streams)
+        rules_ns = world.scaled("proxy-min-sync", RULES_NS)
+        self.ways = Ways(env, self.server, self.machines, self.namespace, streams, rules_ns)
         usual_ns = kubelet_defaults(version).relist_ns
         self.phases = KubeletPhases(self.machines, options.times, usual_ns, streams)
         self.operator: OperatorPart | None = None
@@ -384,7 +386,6 @@ class KubePart:
         hears, ends = supervised_ends(pods.operator, world)
         spawn, (slurmctld_own_ns, slurmd_own_ns) = world.draw("supervisor-spawn"), world.own_start_ns
         slurmd_own_ns = round(SLURMD_AGAIN_MS.get(self._scenario.slurm.version, slurmd_own_ns / MS) * MS)
-
         standby_ns = () if times.standby_ns is None else (times.standby_ns,)
         return DaemonPods(
             livez=self._scenario.slurm.version >= "26.05",
@@ -396,6 +397,7 @@ class KubePart:
             named=lambda: self.ways.named(self._world.cluster.controllers[0].name),
             reached=lambda: not pods.controller_after or self.ways.reaches(self._world.cluster.controllers[0].name),
             supervisor_begin=world.draw("supervisor-start"),
+            supervisor_round_ns=world.scaled("supervisor-round", ROUND_NS),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
             slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
             growth=growth(world), fill=world.draw("volume-fill"),

@@ -47,7 +47,8 @@ class ServiceRules:
     """kube-proxy on the control plane: the pods behind each Service's address. A headless one has none."""
 
     def __init__(
-        self, env: Environment, server: ApiServer, machines: dict[str, Machine], watch: Draw, writing: Draw
+        self, env: Environment, server: ApiServer, machines: dict[str, Machine], watch: Draw, writing: Draw,
+        rules_ns: int = RULES_NS,
     ) -> None:  # fmt: skip
         self.pods: dict[str, tuple[str, ...]] = {}
         """Key of a Service -> keys of the pods whose addresses are in the rules."""
@@ -57,6 +58,7 @@ class ServiceRules:
         self._machines = machines
         self._watch = watch
         self._writing = writing
+        self._rules_ns = rules_ns
         self._slices: dict[str, tuple[str, ...]] = {}
         self._due = False
         """A writing is to come."""
@@ -96,7 +98,7 @@ class ServiceRules:
     def _write(self, _argument: object) -> None:
         self._due = False
         takes_ns = self._writing()
-        self._free_ns = self._env.now_ns + takes_ns + RULES_NS
+        self._free_ns = self._env.now_ns + takes_ns + self._rules_ns
         self._env.call_in(takes_ns, self._written, dict(self._slices))
 
     def _written(self, slices: dict[str, tuple[str, ...]]) -> None:
@@ -170,7 +172,8 @@ class Ways:
     """How the controllers' names are reached from the control plane."""
 
     def __init__(
-        self, env: Environment, server: ApiServer, machines: dict[str, Machine], namespace: str, streams: RandomStreams
+        self, env: Environment, server: ApiServer, machines: dict[str, Machine], namespace: str,
+        streams: RandomStreams, rules_ns: int = RULES_NS,
     ) -> None:  # fmt: skip
         self._env = env
         self._server = server
@@ -178,7 +181,7 @@ class Ways:
         self._streams = streams
         self.rules = ServiceRules(
             env, server, machines, streams.uniform_ns("kube_proxy.watch", *WATCH_NS),
-            streams.uniform_ns("kube_proxy.write", *WRITE_NS),
+            streams.uniform_ns("kube_proxy.write", *WRITE_NS), rules_ns,
         )  # fmt: skip
 
     def named(self, controller: str) -> bool:

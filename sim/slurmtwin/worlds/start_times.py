@@ -55,7 +55,8 @@ class StartTimes:
     lease_ns: Mapping[str, int] = field(default_factory=dict)
     """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
     relist_ns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Kubernetes node -> its kubelet's last look at containers before the first fault, and the pause between two."""
+    """Kubernetes node -> its kubelet's last look at containers before a fault that it may have heard of, and the
+    pause between two."""
     sync_ns: Mapping[str, int] = field(default_factory=dict)
     """Pod (named as in pod_node) -> the begin of its last sync before the first fault."""
     pings: tuple[tuple[int, str], ...] = ()

@@ -75,6 +75,7 @@ def test_a_rule_that_can_be_scaled_moves_something(rule: str) -> None:
         "resolver-timeout": "x88-dns-outage", "restart-back-off": "x62-crash-loop",
         "batch-sched-delay": "x87-array-memory",
         "slurm-list-period": "x42-drain-busy", "slurm-client-look": "x48-ghost",
+        "supervisor-round": "x47-slinky", "proxy-min-sync": "x10-config-new-pod",
     }  # fmt: skip
     scenario = load_scenario(FAULTS / f"{where[rule]}.yaml")
     runs = [

@@ -250,6 +250,29 @@ def test_the_last_relists_and_syncs_before_the_fault_are_known() -> None:
     assert (quiet.relist_ns, quiet.sync_ns) == ({}, {})
 
 
+def test_a_fault_of_slurms_records_leaves_the_looks_of_kubelets_as_they_stood() -> None:
+    """x69: a node is drained 40 s before its machine is tainted; of that a kubelet hears."""
+    drain = {"at": "5s", "kind": "node.update", "target": "w-0", "state": "DRAIN"}
+    taint = {"at": "20s", "kind": "kube_node.taint", "target": "worker1", "taint": "a=b:NoExecute"}
+    nodes = [{"NodeName": "w-0"}]
+    document = {
+        "schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": nodes}, "faults": [drain, taint], "pods": {},
+    }  # fmt: skip
+    rows = [
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"), sync(-3, "w-0"),
+        Event(4_000 * MS, Kind.KUBELET_RELISTED, "kubelet", node="dev-worker"),
+        Event(5 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": drain})), sync(6, "w-0"),
+        Event(19_010 * MS, Kind.KUBELET_RELISTED, "kubelet", node="dev-worker"),
+        Event(20_021 * MS, Kind.KUBELET_RELISTED, "kubelet", node="dev-worker"),
+        Event(20_500 * MS, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": taint})),
+        Event(21_300 * MS, Kind.KUBELET_RELISTED, "kubelet", node="dev-worker"),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document), rows)
+    assert found.relist_ns == {"worker1": (20_021 * MS, 1_011 * MS)}
+    assert found.sync_ns == {"w-0": -3 * SECOND}
+
+
 def test_the_last_status_of_a_node_set_before_the_fault_is_known() -> None:
     """A change of its spec is no status, nor is its first sight; what comes behind the fault is the twin's."""
     fault = {"at": "20s", "kind": "operator.scale", "target": "workers", "count": 1}

@@ -70,6 +70,8 @@ class DaemonPods:
     """Names of the cluster are found."""
     supervisor_begin: Draw = lambda: 130 * MS
     """supervisord's own start, a Python program, before its first round."""
+    supervisor_round_ns: int = SECOND
+    """What it waits for that round."""
     supervisor_look: Draw = lambda: SECOND
     """supervisord: a process has ended -> it is started again, one round of 1 s later or two (supervisor.py)."""
     slurmctld_again: Draw = lambda: 50 * MS

@@ -41,7 +41,8 @@ class Supervisor:
     def begin(self) -> None:
         """supervisord itself begins: it waits for its first round, then starts the daemon (supervisord.py runforever():
         poll with a timeout of 1 s, then transition)."""
-        self._next = self._clock.call_in(self._settings.supervisor_begin() + ROUND_NS, self._again)
+        settings = self._settings
+        self._next = self._clock.call_in(settings.supervisor_begin() + settings.supervisor_round_ns, self._again)
 
     def started(self) -> None:
         """The daemon was executed."""
