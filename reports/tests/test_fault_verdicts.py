@@ -378,6 +378,22 @@ def test_a_calibrated_spread_that_hides_the_timer_is_not_sharp() -> None:
     assert judged([replace(r, still=None) for r in made]).sharp is None
 
 
+def test_equal_laws_are_sharp_however_many_repetitions_there_are() -> None:
+    """Of whole seconds the 97.5th percentile is another one by chance in some of 24; the sum of all widths is not."""
+
+    def seconds(number: int) -> Any:
+        draw = np.random.default_rng([3, number])
+        return times(30 + draw.choice(4, REPLICATIONS, p=[0.4, 0.3, 0.274, 0.026]).astype(float))
+
+    made = [
+        replace(r, base=seconds(2 * i), still=seconds(2 * i + 1)) for i, r in enumerate(repetitions(timer, timer, 24))
+    ]
+    found = judged(made)
+    assert (found.sharp, found.sharp_each) == (True, False)
+    wider = [replace(r, base=times(np.linspace(28, 36, REPLICATIONS))) for r in made]
+    assert judged(wider).sharp is False
+
+
 def test_equal_input_gives_equal_verdicts() -> None:
     """All draws come from named streams; other phases of the scenario do not move them."""
     made = repetitions(timer, timer)

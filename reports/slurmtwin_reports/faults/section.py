@@ -78,7 +78,7 @@ def suite_rows(cases: Sequence[tuple[str, FaultCase]]) -> list[dict[str, Any]]:
         {
             "scenario": scenario, "phase": one.phase.name, "parameter": one.phase.parameter,
             "claim": one.phase.is_claim, "verdict": str(one.outcome), "p": one.p,
-            "power_half": one.half, "power_double": one.double, "sharp": one.sharp,
+            "power_half": one.half, "power_double": one.double, "sharp": one.sharp, "sharp_each": one.sharp_each,
             "recorded_s": [words(ns) for ns in one.recorded],
             "twin_s": [[words(ns) for ns in interval] for interval in one.intervals],
         }
@@ -91,7 +91,8 @@ def suite_counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     """How many phases agree, differ, stay unknown and are sharp, of how many; beside them claims held and broken."""
     phases, claims = ([row for row in rows if row["claim"] is wanted] for wanted in (False, True))
     out = {word: sum(row["verdict"] == word for row in phases) for word in ("agree", "differ", "unknown")}
-    out |= {"sharp": sum(row["sharp"] is True for row in phases), "phases": len(phases)}
+    out |= {word: sum(row[word] is True for row in phases) for word in ("sharp", "sharp_each")}
+    out["phases"] = len(phases)
     held = {f"claims_{word}": sum(row["verdict"] == word for row in claims) for word in ("holds", "broken", "unknown")}
     return {**out, **held, "scenarios": len({row["scenario"] for row in phases})}
 
@@ -102,6 +103,6 @@ def suite_line(rows: Sequence[dict[str, Any]]) -> str:
     share = f" ({100 * n['agree'] / n['phases']:.0f} %)" if n["phases"] else ""
     return (
         f"Phases of {n['scenarios']} fault scenarios: {n['agree']} of {n['phases']} agree{share}, {n['differ']} "
-        f"differ, {n['unknown']} unknown; {n['sharp']} sharp. Claims of kind: {n['claims_holds']} hold, "
-        f"{n['claims_broken']} broken, {n['claims_unknown']} unknown."
+        f"differ, {n['unknown']} unknown; {n['sharp']} sharp, {n['sharp_each']} in each repetition. Claims of kind: "
+        f"{n['claims_holds']} hold, {n['claims_broken']} broken, {n['claims_unknown']} unknown."
     )
