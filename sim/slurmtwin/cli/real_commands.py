@@ -139,11 +139,16 @@ def _doctor_screen(rows: list[tuple[str, Finding]], facts: list[Fact], refused: 
 @click.option("--out", metavar="FILE", help="With --pods: write the fits here.")
 @click.option("--recorded-since", "since", type=click.DateTime(("%Y-%m-%dT%H:%M",)), help="With --pods: only runs "
               "whose time zero is not before this minute (UTC).")  # fmt: skip
+@click.option(
+    "--cpu", default="", help="With --pods: only runs on hosts of this processor, as their manifests name it."
+)
 @command("calibrate")
-def calibrate(recordings: str, pods: bool, out: str | None, since: datetime | None, as_json: bool) -> ExitCode:
+def calibrate(
+    recordings: str, pods: bool, out: str | None, since: datetime | None, cpu: str, as_json: bool
+) -> ExitCode:  # fmt: skip
     """Measure host costs in the recordings at acceleration 1, beside the values the twin uses."""
     if pods:
-        return _calibrate_pods(Path(recordings), out, since, as_json)
+        return _calibrate_pods(_batch(Path(recordings), since_ns(since), cpu), out, as_json)
     from slurmtwin.campaign.calibration import measure
     from slurmtwin.contract.clock import MS
     from slurmtwin.worlds.calibration import load_host_costs
@@ -160,14 +165,24 @@ def calibrate(recordings: str, pods: bool, out: str | None, since: datetime | No
     return ExitCode.FINE
 
 
-def _calibrate_pods(recordings: Path, out: str | None, since: datetime | None, as_json: bool) -> ExitCode:
+def _batch(recordings: Path, begin_ns: int, cpu: str) -> list[Path]:
+    """Recorded runs in pods that are no older and, where `cpu` names one, of hosts with this processor."""
+    from slurmtwin.contract.manifest import read_manifest
+
+    folders = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
+    manifests = {folder: read_manifest(folder) for folder in folders}
+    return [
+        folder
+        for folder, manifest in manifests.items()
+        if manifest.parameters["epoch_ns"] >= begin_ns and cpu in ("", manifest.environment.get("host", {}).get("cpu"))
+    ]
+
+
+def _calibrate_pods(recorded: list[Path], out: str | None, as_json: bool) -> ExitCode:
     from slurmtwin.campaign.pod_calibration import document_text, measure, under_operator
-    from slurmtwin.contract.manifest import read_manifest, write_atomic
+    from slurmtwin.contract.manifest import write_atomic
     from slurmtwin.worlds.pod_durations import still_durations
 
-    begin_ns = since_ns(since)
-    every = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
-    recorded = [folder for folder in every if read_manifest(folder).parameters["epoch_ns"] >= begin_ns]
     quiet = [folder for folder in recorded if folder.parents[2].name in QUIET]
     document = measure(quiet, [folder for folder in recorded if folder not in quiet and under_operator(folder)])
     if out:

@@ -20,6 +20,7 @@ from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.pod_durations import (
     EARLIER_BATCHES,
+    LATER_BATCHES,
     OF_MOUNTS,
     OF_PAIRS,
     OTHER_PROCESSORS,
@@ -430,6 +431,19 @@ def test_a_recording_has_the_durations_of_its_own_batch() -> None:
         assert durations_file(end_ns + 60 * SECOND) == later
         assert drawn_durations(0, earlier) != drawn_durations(0, later)
         assert json.loads(earlier.read_text())["origin"][0]["run"] in calibrated_on()
+
+
+def test_a_later_batch_has_quiet_runs_of_its_own() -> None:
+    """A minute before it begins, a minute behind that, and on another processor; its quiet runs are not judged."""
+    begins, files = zip(*LATER_BATCHES, strict=True)
+    for begin_ns, before, own in zip(begins, (POD_DURATIONS_FILE, *files), files, strict=False):
+        assert durations_file(begin_ns - 60 * SECOND) == before
+        assert durations_file(begin_ns + 60 * SECOND) == own
+        assert {durations_file(begin_ns, name) for name in OTHER_PROCESSORS} == set(OTHER_PROCESSORS.values())
+        origins = json.loads(own.read_text())["origin"]
+        assert {one["run"] for one in origins} <= calibrated_on()
+        assert all(one["epoch_s"] * SECOND >= begin_ns for one in origins)
+        assert drawn_durations(0, own) != drawn_durations(0, before)
 
 
 def test_a_recording_on_another_processor_has_the_durations_of_its_host() -> None:
