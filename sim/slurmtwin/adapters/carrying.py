@@ -58,10 +58,16 @@ class Carrying:
 def elected_in_ns(now_ns: int, held_until_ns: int, carrying: Carrying) -> int:
     """How long a process that begins now waits for the lease of one that was killed (leaderelection.go).
 
-    It counts from its own first look at the record, whatever the record says; 0: it is free, or there is no election.
+    It counts from its own first look at the record, whatever the record says, and takes the lease at the first look
+    that finds it over (acquire(), JitterUntil); 0: it is free, or there is no election.
     """
     if held_until_ns <= 0 or not carrying.lease_ns:
         return 0
     if now_ns >= held_until_ns:
         return 0
-    return carrying.lease_ns + (carrying.look() if carrying.look is not None else 0)
+    if carrying.look is None:
+        return carrying.lease_ns
+    waited_ns = 0
+    while waited_ns < carrying.lease_ns:
+        waited_ns += carrying.look()
+    return waited_ns

@@ -59,8 +59,9 @@ LEASE_LOST_NS: Final = (15 * SECOND, 17 * SECOND)
 away, waits for RenewDeadline, 10 s, and giving the lease back is given up after 5 s (client-go leaderelection.go,
 release()): the process exits 17.0 s after its last renewal (x24-slinky by the operator's own log, 22 November 2026).
 """
-LEASE_LOOK_NS: Final = (0, 4400 * MS)
-"""Looks at a lease lie up to 2 s x 2.2 apart (kubernetes.md 6.10)."""
+LEASE_LOOK_NS: Final = (2 * SECOND, 4400 * MS)
+"""Looks at a lease lie 2 s to 2.2 times that apart (kubernetes.md 6.10; client-go leaderelection.go, JitterFactor); the
+reference operator's 2 s (shell/process.py)."""
 BATCH_LATE_NS: Final = 2 * MS
 """A round of slurm-client's batch timer is late by up to this: the timer's own delay on a busy host."""
 CHANGE_CALLS: Final = 2
@@ -219,7 +220,7 @@ class OperatorPart:
                 env={"process": self._pods.slurmd_process, **BOOTS[switches.scale_source]},
                 unreachable_s=design.kubernetes.worker_unreachable_s, sidecars=design.kubernetes.sidecars,
                 lease_ns=world.scaled("operator-lease", carrier.lease_s * SECOND),
-                look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS),
+                look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS) if lists else lambda: LEASE_LOOK_NS[0],
                 lease_lost=world.streams.uniform_ns("operator.lease_lost", *LEASE_LOST_NS) if lists else None,
             ),
             port,

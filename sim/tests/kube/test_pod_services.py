@@ -128,6 +128,11 @@ def test_a_new_leader_waits_a_whole_lease_since_its_own_first_look(now_s: int, h
     carrying = Carrying(lease_ns=15 * SECOND)
     assert elected_in_ns(now_s * SECOND, held_s * SECOND, carrying) == wait_s * SECOND
     assert elected_in_ns(now_s * SECOND, held_s * SECOND, Carrying()) == 0
+    looks = iter([4 * SECOND] * 5)
+    carrying = Carrying(lease_ns=15 * SECOND, look=lambda: next(looks))
+    assert elected_in_ns(now_s * SECOND, held_s * SECOND, carrying) == (wait_s and 16) * SECOND, (
+        "the fourth look behind"
+    )
 
 
 def cut_while_scaled(target: str) -> tuple[list[float], float]:
