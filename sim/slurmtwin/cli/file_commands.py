@@ -35,7 +35,7 @@ def scenario_files(paths: tuple[str, ...], default: str) -> list[Path]:
 
 
 def since_ns(since: datetime | None) -> int:
-    """The unix ns of --recorded-since, which is UTC; 0 without it."""
+    """The unix ns of --recorded-since or --recorded-before, which is UTC; 0 without it."""
     return 0 if since is None else int(since.replace(tzinfo=UTC).timestamp()) * SECOND
 
 

@@ -139,16 +139,20 @@ def _doctor_screen(rows: list[tuple[str, Finding]], facts: list[Fact], refused: 
 @click.option("--out", metavar="FILE", help="With --pods: write the fits here.")
 @click.option("--recorded-since", "since", type=click.DateTime(("%Y-%m-%dT%H:%M",)), help="With --pods: only runs "
               "whose time zero is not before this minute (UTC).")  # fmt: skip
+@click.option("--recorded-before", "before", type=click.DateTime(("%Y-%m-%dT%H:%M",)), help="With --pods: only runs "
+              "whose time zero is before this minute (UTC).")  # fmt: skip
 @click.option(
     "--cpu", default="", help="With --pods: only runs on hosts of this processor, as their manifests name it."
 )
 @command("calibrate")
 def calibrate(
-    recordings: str, pods: bool, out: str | None, since: datetime | None, cpu: str, as_json: bool
+    recordings: str, pods: bool, out: str | None, since: datetime | None, before: datetime | None, cpu: str,
+    as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Measure host costs in the recordings at acceleration 1, beside the values the twin uses."""
     if pods:
-        return _calibrate_pods(_batch(Path(recordings), since_ns(since), cpu), out, as_json)
+        folders = _batch(Path(recordings), since_ns(since), None if before is None else since_ns(before), cpu)
+        return _calibrate_pods(folders, out, as_json)
     from slurmtwin.campaign.calibration import measure
     from slurmtwin.contract.clock import MS
     from slurmtwin.worlds.calibration import load_host_costs
@@ -165,8 +169,8 @@ def calibrate(
     return ExitCode.FINE
 
 
-def _batch(recordings: Path, begin_ns: int, cpu: str) -> list[Path]:
-    """Recorded runs in pods that are no older and, where `cpu` names one, of hosts with this processor."""
+def _batch(recordings: Path, begin_ns: int, end_ns: int | None, cpu: str) -> list[Path]:
+    """Recorded runs in pods of that time and, where `cpu` names one, of hosts with this processor."""
     from slurmtwin.contract.manifest import read_manifest
 
     folders = sorted(p.parent for p in recordings.glob("*/*/pods/*/manifest.json"))
@@ -174,7 +178,9 @@ def _batch(recordings: Path, begin_ns: int, cpu: str) -> list[Path]:
     return [
         folder
         for folder, manifest in manifests.items()
-        if manifest.parameters["epoch_ns"] >= begin_ns and cpu in ("", manifest.environment.get("host", {}).get("cpu"))
+        if begin_ns <= manifest.parameters["epoch_ns"]
+        and (end_ns is None or manifest.parameters["epoch_ns"] < end_ns)
+        and cpu in ("", manifest.environment.get("host", {}).get("cpu"))
     ]
 
 
