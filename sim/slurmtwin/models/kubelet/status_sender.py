@@ -35,8 +35,6 @@ class _Entry:
     deleting: bool = False
     there: PodStatus | None = None
     """What the API server answered last."""
-    way_ns: int | None = None
-    """What the next request takes until the API server has it, where that was measured."""
 
 
 class StatusSender:
@@ -58,8 +56,8 @@ class StatusSender:
         entry = self._entries.get(uid)
         return entry.status if entry is not None else None
 
-    def set(self, pod: Pod, status: PodStatus, finished: bool = False, way_ns: int | None = None) -> bool:
-        """A new status; nothing is sent, and False returned, when nothing changed. way_ns: as patch()."""
+    def set(self, pod: Pod, status: PodStatus, finished: bool = False) -> bool:
+        """A new status; nothing is sent, and False returned, when nothing changed."""
         uid = pod.meta.uid
         entry = self._entries.get(uid)
         if entry is None:
@@ -70,7 +68,6 @@ class StatusSender:
             entry.status = status
             entry.version += 1
         entry.finished = entry.finished or finished
-        entry.way_ns = way_ns
         self._enqueue(uid)
         return True
 
@@ -104,10 +101,9 @@ class StatusSender:
                 continue
             self._busy = True
             version, status = entry.version, entry.status
-            way_ns, entry.way_ns = entry.way_ns, None
             self._client.patch(
                 Pod, entry.key, partial(_merged, mine=status), partial(self._answered, uid, version), uid=uid,
-                reads=True, way_ns=way_ns,
+                reads=True,
             )  # fmt: skip
 
     def _answered(self, uid: str, version: int, answer: Any) -> None:
