@@ -125,18 +125,13 @@ def test_power_is_needed_on_both_sides(blind: float) -> None:
     assert ("double (" in found.reason) == (blind == 2.0)
 
 
-def power_of(changed: ranks.Ints, pools: ranks.Ints) -> float:
-    """Share of sets of `changed` that are told from the pools."""
-    return ranks.power(changed, pools, ranks.null_distances(pools, stream(1, "null")), stream(1, "power"))
-
-
 def test_power_rises_with_repetitions() -> None:
     """A twin 4 s off on a 10 s wide timer is told more surely by each further repetition."""
     draw = np.random.default_rng(3)
     found = []
     for count in (3, 6, 12):
         pools = np.stack([np.round(timer(draw, REPLICATIONS) * 1e9) for _ in range(count)]).astype(np.int64)
-        found.append(power_of(pools + 4 * SECOND, pools))
+        found.append(ranks.power(pools + 4 * SECOND, pools, stream(1, "power")))
     assert found[0] < found[1] < found[2]
     assert found[2] > ranks.POWER
 
@@ -145,7 +140,7 @@ def test_the_number_of_repetitions_that_would_do_is_told() -> None:
     """Three of a shift by 4 s in 10 do not, a few more do; against the twin itself no number does."""
     pools = np.stack([np.random.default_rng(k).integers(0, 10 * SECOND, 200) for k in range(3)])
     shifted = pools + 4 * SECOND
-    assert power_of(shifted, pools) < ranks.POWER
+    assert ranks.power(shifted, pools, stream(1, "power")) < ranks.POWER
     needed = ranks.repetitions_needed([shifted], pools, stream(1, "needed"))
     assert needed is not None
     assert 4 <= needed <= 8
@@ -156,7 +151,7 @@ def test_power_against_the_twin_itself_is_the_size() -> None:
     """What is not changed is rejected in about 5 % of cases."""
     draw = np.random.default_rng(4)
     pools = np.stack([np.round(timer(draw, REPLICATIONS) * 1e9) for _ in range(3)]).astype(np.int64)
-    assert power_of(pools, pools) <= 0.05 + 3 * (0.05 * 0.95 / ranks.POWER_DRAWS) ** 0.5
+    assert ranks.power(pools, pools, stream(1, "power")) <= 0.05 + 3 * (0.05 * 0.95 / ranks.POWER_DRAWS) ** 0.5
 
 
 def test_a_true_model_with_a_sharp_parameter_agrees() -> None:

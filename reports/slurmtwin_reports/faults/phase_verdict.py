@@ -139,8 +139,7 @@ def _powers(phase: Phase, place: int, repetitions: Sequence[Repetition], pools: 
     import numpy as np
 
     out: dict[str, Any] = {"half": None, "double": None, "needed": None}
-    drawn: list[Times] = []
-    null = None
+    drawn = []
     for name, factor in (("half", HALF), ("double", DOUBLE)):
         times = [r.changed.get((phase.parameter, factor)) for r in repetitions]
         made = [t for t in times if t is not None and len(t)]
@@ -152,9 +151,7 @@ def _powers(phase: Phase, place: int, repetitions: Sequence[Repetition], pools: 
             _measured(r, t[:many], place, seed, f"{label}/{k}")
             for k, (r, t) in enumerate(zip(repetitions, made, strict=True))
         ])  # fmt: skip
-        if null is None:
-            null = ranks.null_distances(pools, stream(seed, f"{phase.name}/pools"))
-        out[name] = ranks.power(changed, pools, null, stream(seed, label))
+        out[name] = ranks.power(changed, pools, stream(seed, label))
         drawn.append(changed)
     if len(drawn) == 2 and min(out["half"], out["double"]) < ranks.POWER:
         out["needed"] = ranks.repetitions_needed(drawn, pools, stream(seed, f"{phase.name}/needed"))

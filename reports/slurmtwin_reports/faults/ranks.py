@@ -86,26 +86,20 @@ def p_value(observed: Ints, pools: Ints, draw: np.random.Generator, draws: int =
     return (1 + at_least) / (draws + 1)
 
 
-def null_distances(pools: Ints, draw: np.random.Generator, draws: int = NULL_DRAWS) -> Floats:
-    """Distances, in order, of sets of K spans drawn from the pools [K, N] alone: the one member more is left out."""
-    import numpy as np
-
-    ordered = [np.sort(pool) for pool in pools]
-    return np.asarray(np.sort(_drawn([places(pool, pool, 0) for pool in ordered], draws, draw)))
-
-
-def power(changed: Ints, pools: Ints, null: Floats, draw: np.random.Generator) -> float:
+def power(changed: Ints, pools: Ints, draw: np.random.Generator, draws: int = NULL_DRAWS) -> float:
     """Share of sets of K spans drawn from `changed` [K, N'] that the test rejects against `pools` [K, N].
 
-    null: null_distances() of the pools, once for all that is held against them.
+    The null distances are drawn from the pools alone, once for all sets: the one member more is left out.
     """
     import numpy as np
 
+    ordered = [np.sort(pool) for pool in pools]
+    null = np.sort(_drawn([places(pool, pool, 0) for pool in ordered], draws, draw))
     picks = draw.integers(0, changed.shape[1], (POWER_DRAWS, changed.shape[0]))
-    found = [places(changed[k][picks[:, k]], np.sort(pool), 1) for k, pool in enumerate(pools)]
+    found = [places(changed[k][picks[:, k]], pool, 1) for k, pool in enumerate(ordered)]
     far = distance(np.mean(found, axis=0))
     at_least = len(null) - np.searchsorted(null, far, side="left")
-    return float(((1 + at_least) / (len(null) + 1) <= LEVEL).mean())
+    return float(((1 + at_least) / (draws + 1) <= LEVEL).mean())
 
 
 def repetitions_needed(variants: Sequence[Ints], pools: Ints, draw: np.random.Generator) -> int | None:
@@ -115,7 +109,6 @@ def repetitions_needed(variants: Sequence[Ints], pools: Ints, draw: np.random.Ge
     """
     for count in range(len(pools) + 1, MOST_REPETITIONS + 1):
         like = [place % len(pools) for place in range(count)]
-        null = null_distances(pools[like], draw, PLAN_DRAWS)
-        if all(power(changed[like], pools[like], null, draw) >= POWER for changed in variants):
+        if all(power(changed[like], pools[like], draw, PLAN_DRAWS) >= POWER for changed in variants):
             return count
     return None
