@@ -242,7 +242,7 @@ def play(server: Server, namespace: str, story: Callable[[Place], Awaitable[None
             await story(place)
 
     asyncio.run(run())
-    gc.collect()  # kopf leaves its connections open: found here, where that is ignored, and in no later test
+    gc.collect()  # kopf may leave connections open: found here, where that is ignored, and in no later test
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def play(story: Callable[[Bench], Any]) -> Bench:
             return b
 
     played = asyncio.run(run())
-    gc.collect()  # kopf leaves its connections open: found here, where that is ignored, and in no later test
+    gc.collect()  # kopf may leave connections open: found here, where that is ignored, and in no later test
     return played
 
 
