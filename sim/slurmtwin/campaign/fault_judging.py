@@ -35,7 +35,7 @@ from slurmtwin.campaign.replications import (
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.manifest import Manifest, read_manifest
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.worlds.pod_durations import calibrated_on
+from slurmtwin.worlds.pod_durations import calibrated_on, fitted_laws
 from slurmtwin.worlds.twin import not_modelled
 
 if TYPE_CHECKING:
@@ -208,6 +208,8 @@ class _Group:
         self.twins: list[tuple[Manifest | None, Sequence[Event]]] = []
         self._asked: list[tuple[Batch, Made]] = []
         """Of each recording, what its replications are made of."""
+        self._laws: dict[int, tuple[str, ...]] = {}
+        """Of recordings whose replications were kept, the durations that were there when they were made."""
         self.why_not, self.judgeable = self._why_not()
         self.recent = [place for place in self._places if _zero_ns(self.reals[place].manifest) >= options.since_ns]
         """Places of the recordings that its phases are judged by."""
@@ -237,17 +239,23 @@ class _Group:
         """Has a recording no replications?"""
         return any((Variant(BASE), place) not in self.times for place in self._places)
 
-    def _made_for(self, place: int) -> str:
-        """Hash of what a recording's replications were asked for: scenario, recording, design, durations."""
+    def _made_for(self, place: int, laws: Sequence[str]) -> str:
+        """Hash of what a recording's replications were asked for: scenario, recording, design, and of the calibrated
+        durations these.
+        """
         options = self.options
         digest = hashlib.sha256(self.group.path.read_bytes())
         for path in sorted(self.group.folders[place].iterdir()):
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         asked = [options.seed, options.replications, options.changed, f"{options.world.__module__}"]
         digest.update(f"{asked} {options.world.__qualname__} {self.group.version}".encode())
-        durations = recorded_durations(self.reals[place].manifest)
-        digest.update(design_text(self.group.scenario).encode() + durations.read_bytes())
+        fits = self._fits(place)
+        digest.update(f"{design_text(self.group.scenario)} {[fits.get(name) for name in laws]}".encode())
         return digest.hexdigest()
+
+    def _fits(self, place: int) -> Mapping[str, str]:
+        """The calibrated durations of a recording's batch."""
+        return fitted_laws(recorded_durations(self.reals[place].manifest))
 
     def _read_kept(self) -> None:
         """Take what was made before, where today's twin still makes two of each recording so; else say why not."""
@@ -269,13 +277,15 @@ class _Group:
         folder = self.group.folders[place]
         if folder.name not in found.made_for:
             return f"no replications are kept for recording {folder.name}; {HOW_TO_MAKE} makes them"
-        made_for = self._made_for(place)
+        laws = found.laws.get(folder.name, ())
+        made_for = self._made_for(place, laws)
         if found.made_for[folder.name] != made_for:
             return f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
         base = found.times[BASE_KEY.format(folder.name)]
         other = int(made_for[:8], 16) % len(base)
         if base[0].tolist() != self._first(place) or base[other].tolist() != self._replication(place, other):
             return f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
+        self._laws[place] = laws
         for key, times in found.times.items():
             name, factor, recording = key.split("|")
             if recording == folder.name:
@@ -316,7 +326,9 @@ class _Group:
                 f"{v.name}|{v.factor}|{names[place]}": np.concatenate(times)
                 for (v, place), times in sorted(self.times.items(), key=_by_place)
             }
-            write_table(self.table, Table({names[place]: self._made_for(place) for place in self._places}, made))
+            laws = {names[place]: self._laws.get(place) or tuple(sorted(self._fits(place))) for place in self._places}
+            asked = {names[place]: self._made_for(place, laws[names[place]]) for place in self._places}
+            write_table(self.table, Table(asked, made, laws))
 
     def take(self, variant: Variant, place: int, times: Times) -> None:
         """One batch of one recording, in the order of the batches."""

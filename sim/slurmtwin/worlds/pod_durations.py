@@ -195,6 +195,11 @@ def calibrated_on() -> frozenset[str]:
     )
 
 
+def fitted_laws(path: Path) -> Mapping[str, str]:
+    """What drawn_durations and still_durations read of each duration in the file. Raises InputError as they do."""
+    return _fitted(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
 def _ns(ms: float) -> int:
     return round(ms * MS / US) * US
 
@@ -214,13 +219,25 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:  # noqa: ARG001  a file written anew is read anew
+def _document(path: Path, written_ns: int) -> dict[str, Any]:  # noqa: ARG001  a file written anew is read anew
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"not readable as JSON: {error}", Where(str(path))) from error
     if not isinstance(document, dict) or document.get("schema") != POD_DURATIONS_SCHEMA:
         raise InputError(f"not a {POD_DURATIONS_SCHEMA} document", Where(str(path)))
+    return document
+
+
+@lru_cache(maxsize=8)
+def _fitted(path: Path, written_ns: int) -> Mapping[str, str]:
+    laws = _document(path, written_ns)["durations"]
+    return {name: json.dumps([law["median_ms"], law["fits"]]) for name, law in laws.items()}
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:
+    document = _document(path, written_ns)
     unseen = {
         name: {"median_ms": ms, "fits": [[ms, sigma]]}
         for name, (ms, sigma) in {**UNSEEN_MS, **UNSEEN_ON_MS.get(path.name, {})}.items()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from slurmtwin.campaign import replications
+from slurmtwin.campaign import fault_judging, replications
 from slurmtwin.campaign.fault_judging import OWN_PARTITION, FaultOptions, conditions, find_fault_groups, judge_faults
-from slurmtwin.campaign.kept_replications import Table, read_table, write_table
+from slurmtwin.campaign.kept_replications import read_table, write_table
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.replications import Replication, Variant, batches, design_text, prune, run_batch
 from slurmtwin.contract.clock import HOUR, MS, SECOND
@@ -23,6 +24,7 @@ from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.scenario import Scenario, SlurmSection, load_scenario
 from slurmtwin.engine.random_streams import generator
 from slurmtwin.worlds import twin
+from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE
 from slurmtwin.worlds.twin import not_modelled, run_scenario
 from slurmtwin_reports.history import history_of
 from slurmtwin_reports.html import Section
@@ -213,7 +215,7 @@ def test_replications_of_another_twin_are_stale(folder: Path) -> None:
     (table,) = kept.iterdir()
     found = read_table(table)
     assert found is not None
-    write_table(table, Table(found.made_for, {name: times + SECOND for name, times in found.times.items()}))
+    write_table(table, replace(found, times={name: times + SECOND for name, times in found.times.items()}))
     stale = judged(folder, kept=kept, make=False)
     assert outcomes(stale) == {}
     assert "today's twin" in reason(stale)
@@ -231,8 +233,34 @@ def test_a_twin_whose_first_replications_are_as_ever_is_found_out_too(folder: Pa
     found = read_table(table)
     assert found is not None
     later = {name: np.concatenate([times[:1], times[1:] + SECOND]) for name, times in found.times.items()}
-    write_table(table, Table(found.made_for, later))
+    write_table(table, replace(found, times=later))
     assert "today's twin" in reason(judged(folder, kept=kept, make=False))
+
+
+def test_a_law_that_came_later_leaves_the_replications_that_do_not_draw_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another fit of a law that was there when they were made makes them stale, and so does its loss."""
+    kept, laws = folder / "kept", folder / "laws.json"
+    document = json.loads(POD_DURATIONS_FILE.read_text())
+    monkeypatch.setattr(fault_judging, "recorded_durations", lambda _manifest: laws)
+    dropped = document["durations"].pop("eviction")
+    laws.write_text(json.dumps(document))
+    made = judged(folder, kept=kept)
+    document["durations"]["eviction"] = dropped
+    document["origin"] = []
+    laws.write_text(json.dumps(document))
+    assert outcomes(judged(folder, kept=kept, make=False)) == outcomes(made)
+    record(folder, 5, 47.0)
+    judged(folder, kept=kept)
+    (table,) = kept.iterdir()
+    found = read_table(table)
+    assert found is not None
+    assert "eviction" in found.laws["5"]
+    assert "eviction" not in found.laws["1"], "made before it was there"
+    document["durations"]["submit"]["fits"][0][0] += 1
+    laws.write_text(json.dumps(document))
+    assert "another scenario, recording or calibration" in reason(judged(folder, kept=kept, make=False))
 
 
 def reason(section: Section) -> str:
