@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
-from slurmtwin.campaign.pod_spans import Interval, PodSpans, Restart, bounds, evictions, replaced, restarts
+from slurmtwin.campaign.pod_spans import Interval, PodSpans, Restart, bounds, ends_told, evictions, replaced, restarts
 from slurmtwin.campaign.recorded_starts import rounds_between
 from slurmtwin.campaign.recordings import recorded_scenario
 from slurmtwin.contract.clock import MS, SECOND
@@ -200,6 +200,8 @@ def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) 
     for one in restarts(rows):
         seen.add("container-restart", run, one.synced, one.runs)
         _read_back(seen, run, rows, one)
+    for synced, told in ends_told(rows):
+        seen.add("end-told", run, synced, told)
     pods = list(replaced(rows))
     for pod in pods:
         if pod.forced:

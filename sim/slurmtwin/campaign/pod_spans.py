@@ -155,6 +155,23 @@ def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
             yield Restart.between(app, node, synced, started, serves)
 
 
+def ends_told(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each daemon that a run kills: the sync that sees its container's end, and the receipt of that."""
+    from slurmtwin_reports.history import fault_of
+
+    for place, killed in enumerate(rows):
+        fault = fault_of(killed) if killed.kind == "fault.injected" else {}
+        app, _, node = str(fault.get("target", "")).partition(":")
+        if not app or fault.get("kind") == "pod.delete":
+            continue
+        name = node or f"{app}-0"
+        later = rows[place + 1 :]
+        told = next((row for row in later if row.actor == "collector" and _is_end(row, name)), None)
+        syncs = [row for row in later if told is not None and row.t_ns < told.t_ns and _is_sync(row, name)]
+        if told is not None and syncs:
+            yield bounds(syncs[-1]), (told.t_ns / MS, told.t_ns / MS)
+
+
 @dataclass(frozen=True, slots=True)
 class Replaced:
     """A worker's pod that was deleted: its end, and the start of the next one of its name."""
@@ -243,6 +260,10 @@ def _receipts(rows: Sequence[Row]) -> dict[int, Row]:
 
 def _is_sync(row: Row, name: str) -> bool:
     return row.kind == "pod.synced" and str(row.details.get("pod")).rpartition("/")[2] == name
+
+
+def _is_end(row: Row, name: str) -> bool:
+    return row.kind == "container.ended" and str(row.details.get("pod")).rpartition("/")[2] == name
 
 
 def _tells(row: Row, reason: str, name: str) -> bool:

@@ -21,6 +21,7 @@ DURATIONS: Final[dict[str, str]] = {
     "container-start-alone": "the same of a container beside which no pod starts",
     "container-start-pair": "the same of a container of such a pair",
     "container-restart": "the kubelet syncs a pod until its container runs again, beside which nothing starts",
+    "end-told": "the kubelet syncs a pod whose container has ended until a watcher hears of the end",
     "forced-removal": "a pod is marked by a deletion without grace until its object is gone",
     "set-status": "the same mark until the controller of its StatefulSet has written the set's status, and goes on",
     "clean-up": "the relist by which a kubelet ends a pod until its object is gone, its volumes being unmounted",

@@ -141,7 +141,9 @@ OF_EVICTIONS: Final = "eviction"
 """Likewise: without it a drain's evictions take two requests, and all pods are marked at once."""
 OF_ROUNDS: Final = "standby-round"
 """Likewise: without it a standby is late in each round as slurmctld's loop is when it wakes, by its mean."""
-_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS, OF_EVICTIONS, OF_ROUNDS))
+OF_ENDS: Final = "end-told"
+"""Likewise: without it a container's end is told as any other status is."""
+_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS, OF_EVICTIONS, OF_ROUNDS, OF_ENDS))
 
 Durations = dict[str, tuple[int, ...]]
 

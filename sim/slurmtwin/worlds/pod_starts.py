@@ -10,7 +10,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin.worlds.kubelet_phases import REMOUNT_NS
-from slurmtwin.worlds.pod_durations import OF_MOUNTS, OF_PAIRS
+from slurmtwin.worlds.pod_durations import OF_ENDS, OF_MOUNTS, OF_PAIRS
 from slurmtwin.worlds.pod_operator import asks_by_lists
 from slurmtwin.worlds.pod_services import NO_IMAGE
 
@@ -30,6 +30,8 @@ CLEAN_UP_WRITES_NS: Final = 36 * MS
 the removal."""
 PULL_NS: Final = 10 * SECOND
 """An image that a registry has; every recorded one is on the machine beforehand."""
+END_RECEIVED_NS: Final = 5 * MS
+"""Of end-told, which a watcher's receipt ends: its watch, which the model has apart."""
 UNMOUNT_NS: Final = 20 * MS
 """What unmounting a pod's volumes takes behind the two loops that see its end (an assumption: no row shows it)."""
 LEAST_SANDBOX_NS: Final = 50 * MS
@@ -107,6 +109,13 @@ class Mounting:
             return 0
         self._spans[uid] = (self._spans[uid][0], self._env.now_ns + more_ns)
         return more_ns
+
+
+def _end_told(world: PodWorld) -> Draw | None:
+    if not world.has(OF_ENDS):
+        return None
+    told = world.draw(OF_ENDS)
+    return lambda: max(0, told() - END_RECEIVED_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,5 +219,5 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
     return replace(
         StartCosts(), mount=mount, mount_more=mount_more, unmount=lambda: loop() + loop() + UNMOUNT_NS,
         clean_up=lambda: max(0, clean_up() - CLEAN_UP_WRITES_NS), create=lambda: 0, sandbox=sandbox, start=start,
-        restart=restart, pull=lambda image: None if image == NO_IMAGE else PULL_NS,
+        restart=restart, end_told=_end_told(world), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

@@ -243,13 +243,29 @@ def test_daemons_that_come_back_are_measured_where_nothing_is_judged(tmp_path: P
     """quiet-restarts has faults and no phase: container and daemon are measured, and the busy node's registration."""
     rows = killed_and_back("w-0", "slurmd:w-0", 5 * SECOND)
     missed = Event(6130 * MS, Kind.JOB_ENDED, "slurmctld", 1, "w-0", detail='{"requeued":true,"why":"missing"}')
-    folder = quiet_run(tmp_path / "a", 1, 0, extra=[*rows, missed])
+    heard = Event(5940 * MS, Kind.CONTAINER_ENDED, "collector", detail='{"app":"slurmd","pod":"ns/w-0"}', t_err_ns=MS)
+    folder = quiet_run(tmp_path / "a", 1, 0, extra=[*rows, heard, missed])
     scenario = load_scenario(Path("scenarios/faults/quiet-restarts.yaml"))
     (folder / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
     found = measure([folder])["durations"]
-    assert found.keys() == {"container-restart", "slurmd-start", "registration"}
+    assert found.keys() == {"container-restart", "end-told", "slurmd-start", "registration"}
+    assert found["end-told"]["median_ms"] == pytest.approx(40, rel=0.1), "the receipt as it came"
     assert 100 < found["container-restart"]["median_ms"] < 160
     assert found["registration"]["median_ms"] == pytest.approx(20, rel=0.1)
+
+
+def test_an_end_that_no_logged_sync_saw_tells_nothing() -> None:
+    """The kubelet's log may lack a line; an earlier sync of the pod is none that saw the end."""
+    at = 5 * SECOND
+    early, *rows = [
+        Event(at - SECOND, Kind.POD_SYNCED, "kubelet", node="n", detail='{"pod":"ns/w-0"}'),
+        Event(at, Kind.FAULT_INJECTED, "fault", detail='{"fault":{"kind":"process.signal","target":"slurmd:w-0"}}'),
+        Event(at + 700 * MS, Kind.CONTAINER_ENDED, "collector", detail='{"app":"slurmd","pod":"ns/w-0"}'),
+    ]
+    assert list(pod_spans.ends_told(rows_of_events([early, *rows]))) == []
+    late = Event(at + 650 * MS, Kind.POD_SYNCED, "kubelet", node="n", detail='{"pod":"ns/w-0"}')
+    (found,) = pod_spans.ends_told(rows_of_events([early, rows[0], late, rows[1]]))
+    assert found == ((5650, 5650), (5700, 5700))
 
 
 def replaced_worker(name: str, at: int, first: int = 0, look: int = 0) -> list[Event]:

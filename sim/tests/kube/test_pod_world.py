@@ -17,7 +17,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
-from slurmtwin.worlds.pod_durations import OF_EVICTIONS, OF_PAIRS, still_durations
+from slurmtwin.worlds.pod_durations import OF_ENDS, OF_EVICTIONS, OF_PAIRS, still_durations
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -235,6 +235,19 @@ def test_each_eviction_of_a_drain_takes_what_quiet_runs_show() -> None:
     marked = marked_behind_a_drain(still_durations() | {OF_EVICTIONS: (300 * MS,)})
     assert len(marked) == 2
     assert all(288 * MS <= span <= 308 * MS for span in marked)
+
+
+def told_of_an_end(told_ms: int) -> int:
+    """From slurmd's kill until the collector hears of its end, ns; the kubelet looks at the same times."""
+    rows = play("x62-slurmd-crash-main", durations=still_durations() | {OF_ENDS: (told_ms * MS,)})
+    at = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
+    ends = (row for row in rows if row.kind is Kind.CONTAINER_ENDED and row.actor == "collector")
+    return next(row.t_ns for row in ends if row.t_ns > at) - at
+
+
+def test_an_end_is_told_as_late_as_quiet_runs_show() -> None:
+    """But for the collector's own watch, whose draw is the same in both."""
+    assert told_of_an_end(95) - told_of_an_end(15) == 80 * MS
 
 
 def test_two_pods_that_start_together_go_by_the_law_of_pairs() -> None:

@@ -91,11 +91,11 @@ class Client:
 
     def patch(
         self, kind: type[AnyObject], key: str, change: Callable[[AnyObject], AnyObject], done: Done | None = None,
-        uid: str = "", reads: bool = False,
+        uid: str = "", reads: bool = False, way_ns: int | None = None,
     ) -> None:  # fmt: skip
-        """ApiServer.patch(); reads: behind a request that reads the object."""
+        """ApiServer.patch(); reads: behind a request that reads the object. way_ns: measured, until it is there."""
         if self._lives("patch", kind, key):
-            self._send(partial(self.server.patch, kind, key, change, uid), done, reads)
+            self._send(partial(self.server.patch, kind, key, change, uid), done, reads, way_ns)
 
     def delete(
         self, kind: type[AnyObject], key: str, grace_ns: int | None = None, uid: str = "", done: Done | None = None
@@ -124,10 +124,15 @@ class Client:
         """The process does not die before this write."""
         return self.on_request is None or self.on_request(f"{verb} {kind.__name__} {key}")
 
-    def _send(self, act: Callable[[], Any], done: Done | None, reads: bool = False) -> None:
+    def _send(
+        self, act: Callable[[], Any], done: Done | None, reads: bool = False, measured_ns: int | None = None
+    ) -> None:
         wait_ns = self._wait_ns() if self._limit is not None else 0
         way_ns = self._way_ns()
-        request = (way_ns + 2 * self._way_ns() if reads else way_ns, way_ns, act, done)
+        there_ns = way_ns + 2 * self._way_ns() if reads else way_ns
+        if measured_ns is not None:
+            there_ns = measured_ns + (1 + 2 * reads) * self.server.extra_ns // 2
+        request = (there_ns, way_ns, act, done)
         if wait_ns:
             self.clock.call_in(wait_ns, self._leave, request)
         else:

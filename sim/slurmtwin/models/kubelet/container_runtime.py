@@ -58,6 +58,9 @@ class StartCosts:
     clean_up: Draw = lambda: 40 * MS
     """Volumes are gone -> cgroups are removed, and the pod is told as finished: pods of x10 and x43 were gone 44 to 78
     ms after the relist that let the kubelet end their worker."""
+    end_told: Draw | None = None
+    """A pod whose container has ended is synced -> the API server has its status; the container's restart begins
+    beside it. None: as any other status."""
     pull: Callable[[str], int | None] = lambda image: 10 * SECOND  # noqa: ARG005  any image
     """An image that is not there; None: no registry has it."""
 

@@ -172,7 +172,7 @@ class PodWorker:
         kubelet = self._kubelet
         seen = kubelet.relist.seen(self.uid)
         status = self._status(seen)
-        kubelet.tell(self.pod, status)
+        kubelet.tell(self.pod, status, way_ns=self._end_told(status))
         if status.phase in ("Succeeded", "Failed"):
             self.stage = "terminating"
             self._done()
@@ -180,6 +180,15 @@ class PodWorker:
             self._work(seen)
         else:
             self._mount()
+
+    def _end_told(self, status: PodStatus) -> int | None:
+        """A container has ended since the last status: until the API server has this one, where that was measured."""
+        told = self._kubelet.runtime.costs.end_told
+        if told is None:
+            return None
+        before = self._kubelet.last_status(self.uid)
+        known = {one.ended for one in before.containers} if before is not None else set()
+        return told() if any(one.ended is not None and one.ended not in known for one in status.containers) else None
 
     def _mount(self) -> None:
         """Wait for volumes: looked at each 300 ms; after 123 s the sync fails and begins again."""

@@ -35,6 +35,8 @@ class _Entry:
     deleting: bool = False
     there: PodStatus | None = None
     """What the API server answered last."""
+    way_ns: int | None = None
+    """What the next request takes until the API server has it, where that was measured."""
 
 
 class StatusSender:
@@ -56,8 +58,8 @@ class StatusSender:
         entry = self._entries.get(uid)
         return entry.status if entry is not None else None
 
-    def set(self, pod: Pod, status: PodStatus, finished: bool = False) -> bool:
-        """A new status; nothing is sent, and False returned, when nothing changed."""
+    def set(self, pod: Pod, status: PodStatus, finished: bool = False, way_ns: int | None = None) -> bool:
+        """A new status; nothing is sent, and False returned, when nothing changed. way_ns: as patch()."""
         uid = pod.meta.uid
         entry = self._entries.get(uid)
         if entry is None:
@@ -68,6 +70,7 @@ class StatusSender:
             entry.status = status
             entry.version += 1
         entry.finished = entry.finished or finished
+        entry.way_ns = way_ns
         self._enqueue(uid)
         return True
 
@@ -101,9 +104,10 @@ class StatusSender:
                 continue
             self._busy = True
             version, status = entry.version, entry.status
+            way_ns, entry.way_ns = entry.way_ns, None
             self._client.patch(
                 Pod, entry.key, partial(_merged, mine=status), partial(self._answered, uid, version), uid=uid,
-                reads=True,
+                reads=True, way_ns=way_ns,
             )  # fmt: skip
 
     def _answered(self, uid: str, version: int, answer: Any) -> None:
