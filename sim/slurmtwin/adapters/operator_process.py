@@ -258,7 +258,7 @@ class _Process:
         if self._o.revisions.get(item.meta.uid) == revision:
             return 0
         self._o.revisions[item.meta.uid] = revision
-        return self._carrying.write()
+        return self._o._server.took_ns(self._carrying.write())
 
     def _ask(self, item: Custom, finished: Finished) -> None:
         """slurm-operator reads pods before it asks Slurm, the reference operator behind."""
@@ -321,9 +321,10 @@ class _Process:
             self._over(deciding, 0, True)
             return
         others = self._other_states() if self._carrying.marks_pods else 0
-        took_ns = sum([self._carrying.write() for _ in range(others + deciding.told)])
+        writes_ns = sum([self._carrying.write() for _ in range(others + deciding.told)])
         over = partial(self._over, deciding, others)
-        if took_ns:
+        if writes_ns:
+            took_ns = self._o._server.took_ns(writes_ns)
             self.clock.call_in(took_ns, lambda _: self._act(deciding.item, deciding.labels, over))
         else:
             self._act(deciding.item, deciding.labels, over)

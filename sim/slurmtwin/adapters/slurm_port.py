@@ -58,7 +58,7 @@ class Informing:
     change: Callable[[], int] = lambda: ANSWER_NS
     """A change of a node until slurmctld has made it."""
     reads: Callable[[], int] = lambda: 0
-    """What a pass takes beside its lists, its changes of nodes and its writes."""
+    """What a pass takes beside its lists, its changes of nodes and its writes: until it decides, and at its end."""
 
 
 class Started(dict[str, int]):
@@ -218,7 +218,8 @@ class SlurmPort:
         if wait_ns:
             self._clock.call_in(wait_ns, self._with_jobs, answer)
         else:
-            done(replace(slurm, jobs=self._known_jobs))
+            known = replace(slurm, jobs=self._known_jobs)
+            self._clock.call_in(informing.reads(), lambda _: done(known))
 
     def _arm(self, lists: ClientLists) -> None:
         now_ns = self._clock.now_ns

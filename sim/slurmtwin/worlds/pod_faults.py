@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.clock import MS, SECOND, US
 from slurmtwin.contract.errors import InputError, UnsupportedError
+from slurmtwin.models.api_server.bursts import Bursts
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
 from slurmtwin.models.controllers.disruption import evict
@@ -52,9 +53,14 @@ REST_PROBED_NS: Final = 10 * SECOND
 REST_UNREADY_NS: Final = 21 * SECOND
 """slurmrestd is probed each 10 s by TCP, with 1 s to answer; the third failure makes its pod unready
 (core/control_plane.py)."""
-REFUSAL_NS: Final = (20 * MS, 60 * MS)
-"""What a refused eviction of kubectl drain takes on kind beyond each 5 s: 24, 31 and 49 ms in op-kubectl-drain, 18 to
-35 ms in x42-drain-protected, 53 ms in x42-drain-busy: the same range is read in the runs of either operator."""
+LOOKED_NS: Final = (0, 55 * MS)
+"""kubectl drain, as the harness carries it, looks at its pods each 50 ms, a request of some 5 ms later, and asks again at
+the first look that comes 5 s after it asked last: later by any part of one look, each time anew (e2e kind/faults/
+kube.py). In eight runs of x42-drain-protected 14 or 15 times took 20 to 37 ms each beyond 5 s."""
+BURST_NS: Final = 100 * MS
+FORK_NS: Final = 2500 * US
+"""api_server.slow lets the server run so long between two pauses; its shell starts a program for each of them. Three
+runs of x25-slow-api show rows each 2.104 to 2.106 s, and the first 2.01 s after the injection."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
 """Targets that name the operator's pod."""
 
@@ -128,8 +134,8 @@ class ClusterFaults:
         self._namespace = namespace
         self._client = Client(server, env)
         self._taints: dict[str, tuple[Taint, ...]] = {}
-        self.refusal: Callable[[], int] = lambda: 0
-        """An eviction is asked for until kubectl has the refusal; its pause begins then."""
+        self.looked: Callable[[], int] = lambda: 0
+        """Beyond EVICT_AGAIN_NS, until a refused eviction is asked for again."""
 
     def resolves(self) -> bool:
         """Names are found."""
@@ -351,18 +357,17 @@ class ClusterFaults:
         if verb == "drain":
             here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
             self.draining += 1
-            order = {pod.meta.key: pod.meta.uid for pod in here}, EVICT_AGAIN_NS + self.refusal()
+            pods = {pod.meta.key: pod.meta.uid for pod in here}
             if self.marked is None:
-                self._env.call_in(self.asks() + self.asks(), self._drain, order)  # the cordon's answer, then the rest
+                self._env.call_in(self.asks() + self.asks(), self._drain, pods)  # the cordon's answer, then the rest
             else:
                 for pod in here:
                     self._env.call_in(max(0, self.marked() - sum(REQUEST_NS) // 2), self._evict, pod.meta.key)
-                self._env.call_in(order[1], self._drain, order)
+                self._env.call_in(EVICT_AGAIN_NS + self.looked(), self._drain, pods)
         return lambda: patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
 
-    def _drain(self, order: tuple[dict[str, str], int]) -> None:
+    def _drain(self, pods: dict[str, str]) -> None:
         """kubectl drain: all are evicted at once; those that a budget keeps are asked for again and again."""
-        pods, again_ns = order
         left: dict[str, str] = {}
         for key, uid in pods.items():
             pod = self._server.find(Pod, key)
@@ -370,7 +375,7 @@ class ClusterFaults:
                 left[key] = uid
                 self._evict(key)
         if left:
-            self._env.call_in(again_ns, self._drain, (left, again_ns))
+            self._env.call_in(EVICT_AGAIN_NS + self.looked(), self._drain, left)
         else:
             self.draining -= 1
             self.drain_ended()
@@ -382,8 +387,9 @@ class ClusterFaults:
         if verb == "stop":
             self._server.stop()
             return self._api_back
-        self._server.extra_ns += fault.offset
-        return lambda: setattr(self._server, "extra_ns", self._server.extra_ns - fault.offset)
+        bursts = Bursts(self._env.now_ns + FORK_NS, fault.offset + FORK_NS, BURST_NS + FORK_NS)
+        self._server.slow(bursts)
+        return lambda: self._server.quick(bursts)
 
     def _api_back(self) -> None:
         """The static pod's manifest is there again: the kubelet looks each 20 s, then the container starts."""

@@ -64,13 +64,10 @@ LEASE_LOOK_NS: Final = (2 * SECOND, 4400 * MS)
 reference operator's 2 s (shell/process.py)."""
 BATCH_LATE_NS: Final = 2 * MS
 """A round of slurm-client's batch timer is late by up to this: the timer's own delay on a busy host."""
-CHANGE_CALLS: Final = 2
-"""A change of a node by slurm-operator is a mark on its pod and a call of slurmrestd. They and its writes take as long
-as sbatch's call does, 16 ms on AMD EPYC and 12 on the Xeon: one of its labels is seen 17 to 33 ms behind the other
-there and 16 ms here (x22-slinky, x33-slinky)."""
 READS_NS: Final = (0, 30 * MS)
-"""A pass of slurm-operator beside its lists, changes and writes: 32.0 to 32.1 s from one without changes to the poll
-behind it (x33, three times)."""
+"""What a pass of slurm-operator takes until it decides beside its lists, and at its end once more. A cordon is heard of
+until the event of its pod's cordon 1.020 to 1.035 s, a second of which is a look at lists (x41-slinky, x42, six runs);
+32.0 to 32.1 s lie between a pass without changes and the poll behind it (x33, three times)."""
 MADE_NS: Final = 200 * MS
 """A node set is created until its first pod is seen, slurmrestd being there."""
 SLINKY_PRE_STOP_NS: Final = 100 * MS
@@ -252,9 +249,18 @@ class OperatorPart:
         return Informing(
             lists=ClientLists(timers),
             batch=lambda asked_ns: batch_in_ns(asked_ns, now_ns + batch_ns, look_ns + late_ns),
-            change=_each(CHANGE_CALLS, world.draw("submit")),
+            change=self._marked_and_called(world.draw("submit")),
             reads=draw("slurm_informer.reads", *READS_NS),
         )  # fmt: skip
+
+    def _marked_and_called(self, call: Callable[[], int]) -> Callable[[], int]:
+        """A change of a node by slurm-operator: a mark on its pod, then a call of slurmrestd, as long as sbatch's.
+
+        The event of a cordon is heard of 13 to 21 ms before slurmctld's line of the drain (x41-slinky, x42, six of
+        eight).
+        """
+        server, request = self._kube.server, self._kube.request
+        return lambda: server.took_ns(request()) + call()
 
     def _heard_late(self) -> Callable[[], bool]:
         """A write is at the server in the middle of its request: its watch against the way back."""
@@ -337,7 +343,8 @@ class OperatorPart:
         if not isinstance(new, Pod) or not isinstance(old, Pod) or f"{GROUP}/nodeset" not in new.meta.labels:
             return
         if new.meta.deleting and not old.meta.deleting and new.meta.grace_ns > 0 and new.status.phase == "Running":
-            self._world.env.call_in(self._kube.request() + self._exec() + self._hook_more(), self._hook, new)
+            told_ns = self._kube.server.took_ns(self._kube.request())
+            self._world.env.call_in(told_ns + self._exec() + self._hook_more(), self._hook, new)
 
     def _hook(self, pod: Pod) -> None:
         """scontrol update state=down; a drained node keeps its reason."""

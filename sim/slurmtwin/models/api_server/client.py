@@ -1,6 +1,7 @@
 """A process that talks to the API server: latency, client-side rate limit, a network that may be cut.
 
-Each request reaches the server half its latency after it was sent, and its answer the process as long again. Verbs
+Each request reaches the server half its latency after it was sent, and its answer the process as long again, counted
+while the server runs. Verbs
 take `done(answer)`, called with the object (a list for list_of) or with the ApiError.
 """
 
@@ -130,9 +131,7 @@ class Client:
         wait_ns = self._wait_ns() if self._limit is not None else 0
         way_ns = self._way_ns()
         there_ns = way_ns + 2 * self._way_ns() if reads else way_ns
-        if measured_ns is not None:
-            there_ns = measured_ns + (1 + 2 * reads) * self.server.extra_ns // 2
-        request = (there_ns, way_ns, act, done)
+        request = (there_ns if measured_ns is None else measured_ns, way_ns, act, done)
         if wait_ns:
             self.clock.call_in(wait_ns, self._leave, request)
         else:
@@ -140,8 +139,7 @@ class Client:
 
     def _way_ns(self) -> int:
         """To the server, or back."""
-        latency_ns = 0 if self._latency is None else self._latency()
-        return (latency_ns + self.server.extra_ns) // 2
+        return 0 if self._latency is None else self._latency() // 2
 
     def _wait_ns(self) -> int:
         """How long the limiter holds this request: a bucket that is full again `burst` periods after it was empty."""
@@ -156,8 +154,9 @@ class Client:
             if request[3] is not None:
                 self.clock.call_in(self.timeout_ns, request[3], UnreachableError("no answer in time"))
             return
-        env = self._env
-        env.call_at(env.now_ns + request[0], self._arrive, request)
+        env, server = self._env, self.server
+        there_ns = server.took_ns(request[0]) if server.bursts else request[0]
+        env.call_at(env.now_ns + there_ns, self._arrive, request)
 
     def _arrive(self, request: Request) -> None:
         """At the server."""
@@ -173,7 +172,7 @@ class Client:
         if not self.connected:
             self.clock.call_in(self.timeout_ns, done, UnreachableError("no answer in time"))
         else:
-            self.clock.call_in(back_ns, done, answer)
+            self.clock.call_in(self.server.took_ns(back_ns) if self.server.bursts else back_ns, done, answer)
 
     # watches and the network
 

@@ -24,6 +24,7 @@ from slurmtwin.models.api_server.watch import ADDED, DELETED, MODIFIED, Handler,
 if TYPE_CHECKING:
     from slurmtwin.engine.daemon_clock import Clock
     from slurmtwin.engine.environment import Environment
+    from slurmtwin.models.api_server.bursts import Bursts
 
 Admission = Callable[[Any], Any]
 """Changes or refuses (InvalidError) an object that is created."""
@@ -37,8 +38,8 @@ class ApiServer:
     ) -> None:  # fmt: skip
         self.env = env
         self.up = True
-        self.extra_ns = 0
-        """Added to the way of every request while the server is slow."""
+        self.bursts: list[Bursts] = []
+        """While the server is slow."""
         self.resource_version = 0
         self.writes = 0
         """Changes so far, for tests and figures."""
@@ -196,7 +197,7 @@ class ApiServer:
 
         clock: of the process that watches; it hears nothing while frozen. The server's end: handler.broken().
         """
-        watch = Watch(clock or self.env, handler, self._watch_delay, wanted)
+        watch = Watch(clock or self.env, handler, None if self._watch_delay is None else self._heard_ns, wanted)
         if node is None:
             self._watches[kind].append(watch)
         else:
@@ -215,6 +216,11 @@ class ApiServer:
             appears = verb == MODIFIED and old is not None and not old.spec.node_name  # type: ignore[union-attr]
             for watch in told:
                 watch.push(ADDED if appears else verb, old, new)
+
+    def _heard_ns(self) -> int:
+        assert self._watch_delay is not None
+        delay_ns = self._watch_delay()
+        return self.took_ns(delay_ns) if self.bursts else delay_ns
 
     def _all_watches(self) -> Iterator[list[Watch]]:
         yield from self._watches.values()
@@ -247,6 +253,21 @@ class ApiServer:
             self.up = True
             for told in self.on_life:
                 told(True)
+
+    def slow(self, bursts: Bursts) -> None:
+        """From now on it runs in these bursts."""
+        self.bursts.append(bursts)
+
+    def quick(self, bursts: Bursts) -> None:
+        """They end; what waits is served when it runs again."""
+        bursts.end(self.env.now_ns)
+        assert bursts.until_ns is not None
+        self.env.call_at(bursts.until_ns, self.bursts.remove, bursts)
+
+    def took_ns(self, work_ns: int) -> int:
+        """How long something takes from now on that takes work_ns while the server runs."""
+        now_ns = self.env.now_ns
+        return max([bursts.done_ns(now_ns, work_ns) for bursts in self.bursts], default=now_ns + work_ns) - now_ns
 
     def check(self) -> None:
         """Raises UnreachableError when the server is down."""
