@@ -25,6 +25,8 @@ class Carrying:
     and labels; and a machine's place on each pod."""
     told_ns: int | None = None
     """The first process ended a pass that wrote a status then, as recorded: its queue stands on that one."""
+    told_found_ns: int | None = None
+    """That pass had found its pods before then; None: as the last pass here did."""
     write: Callable[[], int] = lambda: 0
     """A write of such a status or state, one behind the other at a pass's end."""
     heard_late: Callable[[], bool] = lambda: False

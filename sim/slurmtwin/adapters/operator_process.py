@@ -59,6 +59,7 @@ _POLICY: Final = Policy()
 PLACED: Final = f"{GROUP}/topology"
 """slurm-operator's annotation topology.slinky.slurm.net/spec of a pod: its machine's place, "" where that says none."""
 FINALIZER: Final = f"{GROUP}/operator"
+READY: Final = ("Ready", "ContainersReady")
 Looked = tuple[tuple[PodView, ...], tuple[KubeNode, ...]]
 """Pods and machines as a pass sees them."""
 Done = Callable[[str], None]
@@ -171,6 +172,8 @@ class _Process:
         self._views: dict[str, NodeSetViews] = {}
         """By uid of a node set."""
         self._decisions = Decisions(StandingCore() if operator._core is own_plan else operator._core)
+        self._found: dict[str, tuple[PodView, ...]] = {}
+        """uid of a node set -> its pods as the last pass found them."""
         self._turn = 0
         """Passes of an earlier one are given up."""
         self._queue = self._new_queue()
@@ -200,10 +203,18 @@ class _Process:
         """
         self._turn += 1
         self._queue = self._new_queue()
-        self._other_states()
+        others = self._other_states()
         for item in self.sets:
+            self._write_conditions(item, self._found_by(item), others)
             self._queue.add(item.meta.key)
             self._heard_late(item)
+
+    def _found_by(self, item: Custom) -> tuple[PodView, ...]:
+        """The pods as the pass that ends now found them."""
+        found_ns = self._carrying.told_found_ns
+        if found_ns is None:
+            return self._found.get(item.meta.uid, ())
+        return tuple([replace(v, ready=v.ready and v.ready_since_ns <= found_ns) for v in self._look(item)[0]])
 
     def _poll(self, _argument: object) -> None:
         self._port.forget()
@@ -258,14 +269,20 @@ class _Process:
         if self._o.revisions.get(item.meta.uid) == revision:
             return 0
         self._o.revisions[item.meta.uid] = revision
-        return self._o._server.took_ns(self._carrying.write())
+        latency = self._carrying.latency
+        return self._o._server.took_ns(0 if latency is None else latency())
 
     def _ask(self, item: Custom, finished: Finished) -> None:
         """slurm-operator reads pods before it asks Slurm, the reference operator behind."""
         turn = self._turn
         looks: list[Looked] = []
+
+        def look() -> None:
+            looks.append(self._look(item))
+            self._found[item.meta.uid] = looks[0][0]
+
         self._port.ask(
-            lambda: looks.append(self._look(item)),
+            look,
             lambda slurm: self._decide(item, slurm, finished, looks[0]) if turn == self._turn else None,
         )
 
@@ -320,9 +337,10 @@ class _Process:
         if deciding.turn != self._turn:
             self._over(deciding, 0, True)
             return
-        others = self._other_states() if self._carrying.marks_pods else 0
-        writes_ns = sum([self._carrying.write() for _ in range(others + deciding.told)])
-        over = partial(self._over, deciding, others)
+        others = self._other_states() if self._carrying.marks_pods else frozenset()
+        self._write_conditions(deciding.item, deciding.pods, others)
+        writes_ns = sum([self._carrying.write() for _ in range(len(others) + deciding.told)])
+        over = partial(self._over, deciding, len(others))
         if writes_ns:
             took_ns = self._o._server.took_ns(writes_ns)
             self.clock.call_in(took_ns, lambda _: self._act(deciding.item, deciding.labels, over))
@@ -343,11 +361,23 @@ class _Process:
         core_ns = round(wanted_ns * carrying.requeue_factor)
         self._queue.add_after(key, core_ns if carrying.poll_after_failure else carrying.poll_ns)
 
-    def _other_states(self) -> int:
-        """States of Slurm that changed are written as conditions of pods: how many (updatePodConditions())."""
+    def _other_states(self) -> frozenset[str]:
+        """Nodes whose state is another one: it is written as conditions of their pods."""
         states = self._port.states()
         before, self._o.said = self._o.said, states
-        return 0 if states is before else other_records(before, states)
+        return frozenset() if states is before else other_records(before, states)
+
+    def _write_conditions(self, item: Custom, found: tuple[PodView, ...], others: frozenset[str]) -> None:
+        """With them go all conditions of the pod as the pass found it: one that became ready since is not, until the
+        next sweep of its kubelet (updateNodeSetPodConditions(), a merge patch that replaces the list).
+        """
+        for view in found if others else ():
+            if view.ready or view.name not in others:
+                continue
+            key = f"{item.meta.namespace}/{view.name}"
+            pod = self.pods.get(key)
+            if pod is not None and pod.meta.uid == view.uid and pod.ready:
+                self.client.patch(Pod, key, _unready, uid=view.uid)
 
     def _hear_of_pods(self, item: Custom, written: int) -> None:
         """So many pods were written, which brings a pass: what is heard of before this one is over makes the next.
@@ -542,6 +572,12 @@ def _labelled(pod: Pod, action: a.LabelPod) -> Pod:
     if action.value is not None:
         labels[action.key] = action.value
     return changed(pod, meta=changed(pod.meta, labels=labels))
+
+
+def _unready(pod: Pod) -> Pod:
+    conditions = dict(pod.status.conditions)
+    conditions |= {name: changed(conditions[name], status="False") for name in READY if name in conditions}
+    return changed(pod, status=changed(pod.status, conditions=conditions))
 
 
 def _placed(pod: Pod) -> Pod:

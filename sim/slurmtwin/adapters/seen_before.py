@@ -134,13 +134,13 @@ class NodeSetViews:
         self._whole, self._new_pods, self._new_nodes = False, {}, {}
 
 
-def other_records(before: tuple[SlurmNode, ...], now: tuple[SlurmNode, ...]) -> int:
-    """How many of now no record of before equals; most are the very objects that stood in their places."""
+def other_records(before: tuple[SlurmNode, ...], now: tuple[SlurmNode, ...]) -> frozenset[str]:
+    """Names of those of now that no record of before equals; most are the very objects that stood in their places."""
     if len(before) == len(now):
         moved = list(compress(count(), map(is_not, before, now)))
         if all(before[place].name == now[place].name for place in moved):
-            return sum(before[place] != now[place] for place in moved)
-    return len(set(now) - set(before))
+            return frozenset([now[place].name for place in moved if before[place] != now[place]])
+    return frozenset([record.name for record in set(now) - set(before)])
 
 
 def _set_of(pod: Pod) -> str | None:

@@ -55,6 +55,8 @@ class Informing:
     lists: ClientLists
     batch: Callable[[int], int]
     """From a refresh asked for at that time to the batch that makes it."""
+    answer: Callable[[], int] = lambda: ANSWER_NS
+    """A list of nodes."""
     change: Callable[[], int] = lambda: ANSWER_NS
     """A change of a node until slurmctld has made it."""
     reads: Callable[[], int] = lambda: 0
@@ -186,7 +188,7 @@ class SlurmPort:
         if self._direct(informing):
             self._clock.call_in(ANSWER_NS, self._answer, done)
             return
-        listed_ns = informing.batch(self._clock.now_ns) + ANSWER_NS
+        listed_ns = informing.batch(self._clock.now_ns) + informing.answer()
         if self._failed:
             self._clock.call_in(listed_ns, self._answer, partial(self._informed, informing))
             done(replace(self._last, answer="away"))
@@ -447,4 +449,4 @@ class SlurmPort:
 def _listed_after_ns(informing: Informing, asked_ns: int) -> int:
     """From a refresh to the look that finds it done."""
     check_ns = informing.lists.check_ns
-    return -(-(informing.batch(asked_ns) + ANSWER_NS) // check_ns) * check_ns
+    return -(-(informing.batch(asked_ns) + informing.answer()) // check_ns) * check_ns

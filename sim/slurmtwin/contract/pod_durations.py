@@ -48,6 +48,7 @@ DURATIONS: Final[dict[str, str]] = {
     "growth-step": "CPU time of such a job to take 4 MiB",
     "growth-wake": "such a job's sleep is over until it runs again",
     "volume-fill": "a job writes a MiB into a volume in memory, the kill at its end included",
+    "burst-request": "an API server that runs in bursts goes on until it has answered a request that waited",
     "dispatcher-wake": "a dispatcher's loop is to wake until it acts",
     "dispatch": "a dispatcher asks a cluster's slurmrestd until slurmctld has done it",
 }

@@ -65,6 +65,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "growth-step": (2.8, 0.07),
     "growth-wake": (1.3, 0.12),
     "volume-fill": (0.96, 0.2),
+    "burst-request": (25.6, 0.38),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-restart is that of 57 idle
@@ -87,14 +88,11 @@ cluster, on a host with background work of the lowest priority alone: 20 starts 
 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that was made ten runs took
 4.7 to 12 ms of CPU a step. volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
 the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
-once 385 (200 MiB alone are written in 138 to 180).
+once 385 (200 MiB alone are written in 138 to 180). burst-request is that of 30 patches on a cluster whose operator had
+two workers (burst_requests): 16 to 74 ms, where one of a server that runs takes 7.8; on an idle cluster 8 to 43 (18, 60
+patches) and 5.5.
 """
-_UNSEEN_ON_24: Final = {
-    "configless-try": (7.7, 0.48),
-    "standby-round": (0.32, 0.18),
-    "hung-ping": (9.6, 0.15),
-    "takeover-load": (6.0, 0.2),
-}
+_TRY_ON_24: Final = {"configless-try": (7.7, 0.48)}
 UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon.json": {
         "supervisor-start": (68.0, 0.06),
@@ -102,16 +100,27 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "hung-ping": (8.3, 0.3),
         "takeover-load": (6.0, 0.27),
     },
-    "pod_durations_2026_11_24.json": _UNSEEN_ON_24,
-    "pod_durations_2026_11_24_0730.json": _UNSEEN_ON_24,
+    "pod_durations_2026_11_24.json": {
+        **_TRY_ON_24,
+        "standby-round": (0.43, 0.18),
+        "hung-ping": (13.1, 0.15),
+        "takeover-load": (8.2, 0.2),
+    },
+    "pod_durations_2026_11_24_0730.json": {
+        **_TRY_ON_24,
+        "standby-round": (0.32, 0.18),
+        "hung-ping": (9.6, 0.15),
+        "takeover-load": (6.0, 0.2),
+    },
 }
 """The same on another host, by the file of its quiet runs. Of 24 November no quiet run has a slurmd that waits 20 s for
 slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of slurmd's container under
 supervisord took 1.122 to 1.138 s without a cluster (slurmtwin_e2e.kind.supervised_restart --starts), of which slurmd
 has 61 ms. A standby's round is that of 32 takeovers there: 24 whose log was looked at twice a second had 0.42 ms, eight
-0.32. Of 24 November it and what a standby takes beside a frozen primary are those of 32 takeovers on that machine
-beside an idle cluster (standby_rounds, then --hangs --takeovers 12 --round-ms 0.316), as on the Xeon: 9.6 ms a ping (5
-without that cluster) and 4 to 10 ms until it serves."""
+0.32. Of 24 November since 07:30 UTC it and what a standby takes beside a frozen primary are those of 32 takeovers in
+that hour beside an idle cluster (standby_rounds, then --hangs --takeovers 12 --round-ms 0.316), as on the Xeon: 9.6 ms
+a ping (5 without that cluster) and 4 to 10 ms until it serves; before, by as much more as slurmctld's start took then,
+100 ms to 73."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {"stepd.lingers": (6, 800), "slurmctld.orders_first": (8, 32)}
 """What happens now and then -> (how often it did, of how many times).
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from slurmtwin.contract.clock import MS, SECOND, US
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.models.api_server.bursts import Bursts
 from slurmtwin.models.api_server.client import Client
@@ -54,13 +54,13 @@ REST_UNREADY_NS: Final = 21 * SECOND
 """slurmrestd is probed each 10 s by TCP, with 1 s to answer; the third failure makes its pod unready
 (core/control_plane.py)."""
 LOOKED_NS: Final = (0, 55 * MS)
-"""kubectl drain, as the harness carries it, looks at its pods each 50 ms, a request of some 5 ms later, and asks again at
-the first look that comes 5 s after it asked last: later by any part of one look, each time anew (e2e kind/faults/
+"""kubectl drain, as the harness carries it, looks at its pods each 50 ms, a request of some 5 ms later, and asks again
+at the first look that comes 5 s after it asked last: later by any part of one look, each time anew (e2e kind/faults/
 kube.py). In eight runs of x42-drain-protected 14 or 15 times took 20 to 37 ms each beyond 5 s."""
 BURST_NS: Final = 100 * MS
-FORK_NS: Final = 2500 * US
-"""api_server.slow lets the server run so long between two pauses; its shell starts a program for each of them. Three
-runs of x25-slow-api show rows each 2.104 to 2.106 s, and the first 2.01 s after the injection."""
+FORK_NS: Final = 2 * MS
+"""api_server.slow lets the server run so long between two pauses; its shell starts a program for each: 2104 ms from one
+burst to the next (burst_requests). Three runs of x25-slow-api show rows each 2.104 to 2.106 s."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
 """Targets that name the operator's pod."""
 
@@ -134,6 +134,8 @@ class ClusterFaults:
         self._namespace = namespace
         self._client = Client(server, env)
         self._taints: dict[str, tuple[Taint, ...]] = {}
+        self.waited: Callable[[], int] = lambda: 0
+        """What a request takes that waited while the API server stood, from when it goes on."""
         self.looked: Callable[[], int] = lambda: 0
         """Beyond EVICT_AGAIN_NS, until a refused eviction is asked for again."""
 
@@ -387,7 +389,8 @@ class ClusterFaults:
         if verb == "stop":
             self._server.stop()
             return self._api_back
-        bursts = Bursts(self._env.now_ns + FORK_NS, fault.offset + FORK_NS, BURST_NS + FORK_NS)
+        since_ns = self._env.now_ns + FORK_NS
+        bursts = Bursts(since_ns, fault.offset + FORK_NS, BURST_NS + FORK_NS, first=self.waited)
         self._server.slow(bursts)
         return lambda: self._server.quick(bursts)
 

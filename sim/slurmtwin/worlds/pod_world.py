@@ -370,6 +370,7 @@ class KubePart:
         self.faults.plane = self.plane
         self.faults.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
         self.faults.looked = streams.uniform_ns("kubectl.looked", *LOOKED_NS)
+        self.faults.waited = world.draw("burst-request")
         self.faults.asks = streams.uniform_ns("kubectl.request", *REQUEST_NS)
         self.faults.marked = world.draw(OF_EVICTIONS) if world.has(OF_EVICTIONS) else None
 

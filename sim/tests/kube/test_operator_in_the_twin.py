@@ -341,7 +341,7 @@ def test_a_new_template_is_a_write_before_anything_is_asked(
     with monkeypatch.context() as patched:
         patched.setattr(_Process, "_pass", began)
         patched.setattr(_Process, "_ask", asked)
-        rows = Played(name, write=lambda: 300 * MS).run()
+        rows = Played(name, latency=lambda: 300 * MS).run()
     [fault_ns] = [row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED][:1]
     behind = [wait_ns / SECOND for at_ns, wait_ns in waited if at_ns >= fault_ns]
     assert max(behind) == written_s

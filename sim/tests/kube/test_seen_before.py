@@ -44,7 +44,7 @@ class Core:
 
 
 @given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 3), max_size=6), st.booleans())
-def test_records_that_changed_are_counted_as_sets_would(old: list[int], new: list[int], same_names: bool) -> None:
+def test_records_that_changed_are_named_as_sets_would(old: list[int], new: list[int], same_names: bool) -> None:
     """Nodes that stand where they stood, that moved, came or went."""
     before = tuple(SlurmNode(f"w-{place}", f"S{state}") for place, state in enumerate(old))
     shift = 0 if same_names else 1
@@ -53,7 +53,7 @@ def test_records_that_changed_are_counted_as_sets_would(old: list[int], new: lis
         else SlurmNode(f"w-{place + shift}", f"S{state}")
         for place, state in enumerate(new)
     )  # fmt: skip
-    assert other_records(before, now) == len(set(now) - set(before))
+    assert other_records(before, now) == {record.name for record in set(now) - set(before)}
 
 
 def seconds(core: Core) -> list[int]:

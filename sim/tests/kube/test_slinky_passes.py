@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from slurmtwin.campaign.replications import Variant, batches, prepared, run_one
-from slurmtwin.contract.clock import SECOND
-from slurmtwin.contract.events import Kind
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.worlds.pod_operator import found_before_ns
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 from slurmtwin_reports.load import load_run
@@ -38,7 +40,6 @@ def after_fault(name: str, times: StartTimes, kind: Kind, node: str) -> float | 
 CASES = [
     ("x34-stale-deadline", (-50.0, -12.98, -60.09, -44.06, 31.17), Kind.NODE_DRAINED, "w-1", None),
     ("x34-stale-deadline", (-56.91, -10.84, -64.92, -33.88, 31.34), Kind.NODE_DRAINED, "w-1", 2.15),
-    ("x34-stale-deadline", (-56.91, -10.84, -64.92, -33.88, 31.34), Kind.NODE_RESUMED, "w-1", 37.3),
     ("x42-drain-busy", (-23.45, -11.18, -29.91, -14.26, 20.84), Kind.NODE_DRAINED, "w-0", None),
     ("x42-drain-busy", (-43.85, -11.46, -50.73, -34.58, 24.29), Kind.NODE_DRAINED, "w-0", 1.03),
     ("x37-slinky", (-66.67, -10.86, -75.03, -14.43, 24.68), Kind.NODE_DRAINED, "w-1", 21.07),
@@ -75,6 +76,78 @@ def test_pods_that_stay_are_undrained_before_others_are_drained() -> None:
 
 
 RECORDINGS = FAULTS.parent / "recordings"
+
+
+def rows_of(name: str, recording: str, number: int = 0) -> list[Event]:
+    """One replication of a recording."""
+    scenario, folder = FAULTS / f"{name}.yaml", RECORDINGS / name / "26.05" / "pods" / recording
+    batch = batches(scenario, folder, "26.05", Variant(), 1)[0]
+    return list(run_one(batch, prepared(batch, load_scenario(scenario), load_run(folder)), number)[1])
+
+
+def first_ns(rows: Sequence[Event], kind: Kind, since_ns: int = 0, actor: str = "") -> int:
+    """When the first row of a kind comes."""
+    return next(row.t_ns for row in rows if row.kind is kind and row.t_ns >= since_ns and row.actor.startswith(actor))
+
+
+def test_the_pod_that_stays_is_undrained_by_the_poll_behind_its_drain() -> None:
+    """x34 11: drained by old deadlines, and resumed 36.2 s behind the fault."""
+    rows = rows_of("x34-stale-deadline", "11")
+    fault_ns = first_ns(rows, Kind.FAULT_INJECTED)
+    assert (first_ns(rows, Kind.NODE_RESUMED, fault_ns) - fault_ns) / SECOND == pytest.approx(37.2, abs=LOOKS_S)
+
+
+FLAPS = [("x25-slow-api", "1", 2), ("x25-slow-api", "2", 0), ("x22-slinky", "10", 2), ("x42-drain-protected", "8", 0)]
+"""Scenario, recording, and how many workers were not ready for a while there behind a pass that had hung."""
+
+
+@pytest.mark.parametrize(("name", "recording", "count"), FLAPS)
+def test_a_pass_that_hung_takes_back_that_its_pods_are_ready(name: str, recording: str, count: int) -> None:
+    """It writes conditions as it had found them; the kubelet puts them right at its next sweep, 10 s apart."""
+    quiet_ns = 10 * SECOND if name == "x25-slow-api" else 14 * SECOND
+    rows = rows_of(name, recording)
+    heard = [row for row in rows if row.actor == "collector" and row.t_ns < quiet_ns + 12 * SECOND]
+    unready = [row for row in heard if row.kind is Kind.POD_UNREADY and row.detail and '"slurmd"' in row.detail]
+    assert len(unready) == count
+    for row in unready if name == "x42-drain-protected" else ():
+        again_ns = first_ns(rows, Kind.POD_READY, row.t_ns, "collector")
+        assert again_ns - row.t_ns <= 10 * SECOND + 100 * MS
+
+
+@pytest.mark.parametrize(
+    ("told", "found"), [(59.9, None), (60.4, 30.0), (62.7, 30.0), (63.9, None), (64.3, None), (28.0, None)]
+)
+def test_a_status_soon_behind_the_first_lists_is_of_a_pass_that_hung_for_jobs(told: float, found: float | None) -> None:
+    """In seconds since the RestApi object: 0.3 to 2.7 s behind the lists it had hung, 3.9 s and more it had not."""
+    times = StartTimes(slurmctld_ns=0, slurmd_ns=0, rest_ns=-SECOND, told_ns=round((told - 1) * SECOND))
+    assert found_before_ns(times) == (None if found is None else round((found - 1) * SECOND))
+
+
+def test_a_drain_comes_a_look_and_two_calls_behind_its_cordon() -> None:
+    """Recorded 1.028 to 1.052 s behind the cordon's row where no pass was under way (x41-slinky, x42, seven runs)."""
+    spans = []
+    for number in range(8):
+        rows = rows_of("x42-drain-protected", "7", number)
+        cordoned_ns = first_ns(rows, Kind.KUBE_NODE_CORDONED)
+        span_ns = first_ns(rows, Kind.NODE_DRAINED, cordoned_ns) - cordoned_ns
+        spans += [span_ns / MS] if span_ns < 1200 * MS else []
+    assert len(spans) >= 4
+    assert all(1005 <= span <= 1070 for span in spans)
+    assert 1028 <= sum(spans) / len(spans) <= 1052
+
+
+def test_a_refused_eviction_is_asked_for_again_at_a_look() -> None:
+    """Recorded: each of 14 or 15 times 20 to 37 ms beyond 5 s, in one run another mean than in the next."""
+    late = []
+    for number in range(6):
+        rows = rows_of("x42-drain-protected", "7", number)
+        drained_ns = first_ns(rows, Kind.FAULT_INJECTED)
+        tries, beyond_ns = divmod(first_ns(rows, Kind.POD_DELETING, drained_ns, "apiserver") - drained_ns, 5 * SECOND)
+        late.append(beyond_ns / tries / MS)
+    assert all(15 <= ms <= 42 for ms in late)
+    assert len(set(late)) == 6
+
+
 STANDS = [("x42-drain-protected", 3, 1.37), ("x42-drain-protected", 2, 1.06), ("x22-slinky", 9, 3.06)]
 
 

@@ -17,12 +17,27 @@ from slurmtwin_e2e.kind.faults.operator import Aim, aim
 from slurmtwin_e2e.operators.values import image_values
 
 MANIFEST: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+FIND: Final = "pgrep -o -f '^(/usr/local/bin/)?kube-apiserver '"
 KEPT: Final = "/etc/kubernetes/kube-apiserver.kept"
 SLOW_FLAG: Final = "/run/slurmtwin-slow"
 NO_IMAGE: Final = "registry.invalid/slurmtwin/pod:none"
 CONFIG_LIMIT_S: Final = 150.0
 """The kubelet looks at mounted ConfigMaps each minute or a little later."""
 JWT_KEY: Final = "/run/slurm-keys/jwt_hs256.key"
+
+
+def in_bursts(pid: str, pause_s: float, told: str = "/dev/null") -> str:
+    """A command by which a process runs for 0.1 s between pauses, in the background; each time it goes on is told."""
+    loop = (
+        f"while [[ -e {SLOW_FLAG} ]] && kill -STOP {pid}; do sleep {pause_s}; "
+        f"kill -CONT {pid}; echo $EPOCHREALTIME; sleep 0.1; done; kill -CONT {pid}"
+    )
+    return f"touch {SLOW_FLAG}; setsid bash -c '{loop}' > {told} 2>&1 &"
+
+
+def at_all_times(pid: str, pause_s: float) -> str:
+    """A command that ends that, once its last pause is over."""
+    return f"rm -f {SLOW_FLAG}; sleep {pause_s + 0.2}; kill -CONT {pid}"
 
 
 class ApiServer(Fault):
@@ -36,7 +51,7 @@ class ApiServer(Fault):
         """Find the process."""
         self.node = self.tools.cluster.control_plane
         self.shell = self.tools.shell(self.node)
-        self.pid = self.shell.run("pgrep -o -f '^(/usr/local/bin/)?kube-apiserver '").text
+        self.pid = self.shell.run(FIND).text
         self.pause_s = self.fault.offset / SECOND
         if self.fault.kind == "api_server.slow" and not 0 < self.pause_s <= 10:
             raise InputError("api_server.slow needs an offset up to 10s", hint="offset: 2s")
@@ -46,11 +61,7 @@ class ApiServer(Fault):
         if self.fault.kind == "api_server.stop":
             self.shell.run(f"mv {MANIFEST} {KEPT} && kill -9 {self.pid}")
             return
-        loop = (
-            f"while [[ -e {SLOW_FLAG} ]] && kill -STOP {self.pid}; do sleep {self.pause_s}; "
-            f"kill -CONT {self.pid}; sleep 0.1; done; kill -CONT {self.pid}"
-        )
-        self.shell.run(f"touch {SLOW_FLAG}; setsid bash -c '{loop}' > /dev/null 2>&1 &")
+        self.shell.run(in_bursts(self.pid, self.pause_s))
 
     def _asked(self) -> tuple[float, str]:
         begun = time.monotonic()
@@ -76,7 +87,7 @@ class ApiServer(Fault):
         if self.fault.kind == "api_server.stop":
             self.shell.run(f"mv {KEPT} {MANIFEST}")
         else:
-            self.shell.run(f"rm -f {SLOW_FLAG}; sleep {self.pause_s + 0.2}; kill -CONT {self.pid}", check=False)
+            self.shell.run(at_all_times(self.pid, self.pause_s), check=False)
 
 
 class ImagePull(Fault):

@@ -6,6 +6,7 @@ faults/services.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -17,6 +18,8 @@ class Bursts:
     pause_ns: int
     run_ns: int
     until_ns: int | None = None
+    first: Callable[[], int] = lambda: 0
+    """What waited takes at least so much when the server goes on: all of it comes at once."""
 
     def runs_ns(self, at_ns: int) -> int:
         """The first time from then on at which the server runs."""
@@ -27,6 +30,8 @@ class Bursts:
 
     def done_ns(self, at_ns: int, work_ns: int) -> int:
         """When something that comes at that time, and keeps a server that runs busy so long, is done."""
+        if self.runs_ns(at_ns) > at_ns:
+            work_ns = max(work_ns, self.first())
         while True:
             at_ns = self.runs_ns(at_ns)
             if at_ns < self.since_ns:

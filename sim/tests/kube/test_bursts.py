@@ -1,0 +1,100 @@
+"""An API server that runs in bursts: what waits, what is served, and when that is over."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.engine.environment import Environment
+from slurmtwin.models.api_server.bursts import Bursts
+from slurmtwin.models.api_server.client import Client
+from slurmtwin.models.api_server.objects import Meta, Node
+from slurmtwin.models.api_server.server import ApiServer
+
+PAUSE_NS, RUN_NS = 2 * SECOND, 100 * MS
+
+
+def slow_server() -> tuple[Environment, ApiServer, Bursts, list[int]]:
+    """Slow from 1 s on; times of answers to one request of 10 ms, begun at 0.995 s, and of two begun at 1.5 s."""
+    env = Environment()
+    server, answers = ApiServer(env, lambda: 4 * MS), []
+    server.create(Node(meta=Meta(name="n")))
+    bursts = Bursts(SECOND, PAUSE_NS, RUN_NS)
+    client = Client(server, env, lambda: 10 * MS)
+
+    def ask(again: int) -> None:
+        def answered(_node: object) -> None:
+            answers.append(env.now_ns)
+            if again:
+                ask(again - 1)
+
+        client.get(Node, "n", answered)
+
+    env.call_at(SECOND - 15 * MS, ask, 0)
+    env.call_at(SECOND, server.slow, bursts)
+    env.call_at(SECOND + 500 * MS, ask, 1)
+    return env, server, bursts, answers
+
+
+def test_what_waits_is_served_when_the_server_goes_on_and_more_within_the_same_burst() -> None:
+    """Before the pause 10 ms; behind it 10 ms from its end, and the next request 10 ms more."""
+    env, _, _, answers = slow_server()
+    env.run(10 * SECOND)
+    assert answers == [SECOND - 5 * MS, 3 * SECOND + 10 * MS, 3 * SECOND + 20 * MS]
+
+
+def test_a_watch_tells_of_a_change_in_the_burst_that_makes_it() -> None:
+    """Told 4 ms later; what is written 2 ms before the burst's end is told in the next."""
+    env = Environment()
+    server, heard = ApiServer(env, lambda: 4 * MS), []
+
+    class Handler:
+        def happened(self, verb: str, item: object) -> None:
+            heard.append(env.now_ns)
+
+        def broken(self) -> None:
+            raise AssertionError
+
+    server.watch(Node, Handler())
+    server.slow(Bursts(0, PAUSE_NS, RUN_NS))
+    for name, at_ns in (("a", 2 * SECOND + 50 * MS), ("b", 2 * SECOND + 98 * MS)):
+        env.call_at(at_ns, server.create, Node(meta=Meta(name=name)))
+    env.run(10 * SECOND)
+    assert heard == [2 * SECOND + 54 * MS, 4 * SECOND + 100 * MS + 2 * MS]
+
+
+def test_a_server_that_is_quick_again_ends_its_pause_first() -> None:
+    """Cleared in a pause: it goes on at that pause's end, and stays."""
+    env, server, bursts, answers = slow_server()
+    env.call_at(2 * SECOND, server.quick, bursts)
+    env.run(3 * SECOND + 500 * MS)
+    assert answers[1:] == [3 * SECOND + 10 * MS, 3 * SECOND + 20 * MS]
+    assert not server.bursts
+    assert server.took_ns(5 * SECOND) == 5 * SECOND
+
+
+@given(
+    st.integers(0, 20 * SECOND), st.integers(0, 500 * MS), st.integers(1, 3 * SECOND), st.integers(1, SECOND),
+    st.none() | st.integers(0, 20 * SECOND),
+)  # fmt: skip
+def test_work_takes_so_much_of_the_time_in_which_the_server_runs(
+    at_ns: int, work_ns: int, pause_ns: int, run_ns: int, cleared_ns: int | None
+) -> None:
+    """From 5 s on it runs in bursts."""
+    bursts = Bursts(5 * SECOND, pause_ns, run_ns)
+    if cleared_ns is not None and cleared_ns >= bursts.since_ns:
+        bursts.end(cleared_ns)
+    done_ns = bursts.done_ns(at_ns, work_ns)
+    assert run_time(bursts, done_ns) - run_time(bursts, at_ns) == work_ns
+    assert bursts.runs_ns(done_ns) == done_ns or run_time(bursts, done_ns - 1) == run_time(bursts, done_ns) - 1
+
+
+def run_time(bursts: Bursts, at_ns: int) -> int:
+    """For how long the server had run by then, since 0."""
+    if at_ns <= bursts.since_ns:
+        return at_ns
+    if bursts.until_ns is not None and at_ns > bursts.until_ns:
+        return run_time(bursts, bursts.until_ns) + at_ns - bursts.until_ns
+    cycles, into_ns = divmod(at_ns - bursts.since_ns, bursts.pause_ns + bursts.run_ns)
+    return bursts.since_ns + cycles * bursts.run_ns + max(0, into_ns - bursts.pause_ns)
