@@ -59,6 +59,16 @@ CHANGED_REPLICATIONS: Final = 100
 """With a parameter halved or doubled: a power of 80 % is known to 4 % from them."""
 
 
+MADE_ANEW: Final = 7
+"""Replications of each recording, beside the first, that are made anew before what is kept of it is taken for today's,
+where others may be made; a plain check makes one."""
+
+
+def picked(made_for: str, count: int) -> list[int]:
+    """Places among so many replications, by a recording's hash: at least MADE_ANEW of them."""
+    return [int(made_for[at : at + 8], 16) % count for at in range(0, len(made_for), 8)]
+
+
 @dataclass(frozen=True, slots=True)
 class ToJudge:
     """What the verdicts of one scenario are made of: a task of the process pool."""
@@ -282,8 +292,9 @@ class _Group:
         if found.made_for[folder.name] != made_for:
             return f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
         base = found.times[BASE_KEY.format(folder.name)]
-        other = int(made_for[:8], 16) % len(base)
-        if base[0].tolist() != self._first(place) or base[other].tolist() != self._replication(place, other):
+        others = picked(made_for, len(base))[: MADE_ANEW if self.options.make else 1]
+        again = (base[k].tolist() == self._replication(place, k) for k in others)
+        if base[0].tolist() != self._first(place) or not all(again):
             return f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
         self._laws[place] = laws
         for key, times in found.times.items():

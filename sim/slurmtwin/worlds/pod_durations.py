@@ -33,9 +33,11 @@ Until 18:16 UTC of that day the harness itself read long pages each 10 s beside 
 LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_492_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24.json")),
     (1_795_505_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_0730.json")),
+    (1_795_519_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_1130.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
-another one of the same processor; that day's runs since 07:30 UTC have quiet runs of their own hour."""
+another one of the same processor; that day's runs since 07:30 and since 11:30 UTC have quiet runs of their own hours.
+"""
 OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
     "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
 }
@@ -112,15 +114,20 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "hung-ping": (9.6, 0.15),
         "takeover-load": (6.0, 0.2),
     },
+    "pod_durations_2026_11_24_1130.json": {
+        "standby-round": (0.39, 0.18),
+        "hung-ping": (11.8, 0.15),
+        "takeover-load": (7.4, 0.2),
+    },
 }
-"""The same on another host, by the file of its quiet runs. Of 24 November no quiet run has a slurmd that waits 20 s for
-slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of slurmd's container under
-supervisord took 1.122 to 1.138 s without a cluster (slurmtwin_e2e.kind.supervised_restart --starts), of which slurmd
-has 61 ms. A standby's round is that of 32 takeovers there: 24 whose log was looked at twice a second had 0.42 ms, eight
-0.32. Of 24 November since 07:30 UTC it and what a standby takes beside a frozen primary are those of 32 takeovers in
-that hour beside an idle cluster (standby_rounds, then --hangs --takeovers 12 --round-ms 0.316), as on the Xeon: 9.6 ms
-a ping (5 without that cluster) and 4 to 10 ms until it serves; before, by as much more as slurmctld's start took then,
-100 ms to 73."""
+"""The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
+waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of
+slurmd's container under supervisord took 1.122 to 1.138 s without a cluster (slurmtwin_e2e.kind.supervised_restart
+--starts), of which slurmd has 61 ms. A standby's round is that of 32 takeovers there: 24 whose log was looked at
+twice a second had 0.42 ms, eight 0.32. Of 24 November since 07:30 UTC it and what a standby takes beside a frozen
+primary are those of 32 takeovers in that hour beside an idle cluster (standby_rounds, then --hangs --takeovers 12
+--round-ms 0.316), as on the Xeon: 9.6 ms a ping (5 without that cluster) and 4 to 10 ms until it serves; before and
+since 11:30 by as much more as slurmctld's start took then, 100 and 90 ms to 73."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {"stepd.lingers": (6, 800), "slurmctld.orders_first": (8, 32)}
 """What happens now and then -> (how often it did, of how many times).
 

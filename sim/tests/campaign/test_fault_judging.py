@@ -237,6 +237,23 @@ def test_a_twin_whose_first_replications_are_as_ever_is_found_out_too(folder: Pa
     assert "today's twin" in reason(judged(folder, kept=kept, make=False))
 
 
+def test_a_change_that_few_replications_show_is_found_where_others_may_be_made(folder: Path) -> None:
+    """Seven of each recording are made anew then, beside the first; 14 kept ones were not today's twin's."""
+    kept = folder / "kept"
+    judged(folder, kept=kept)
+    (table,) = kept.iterdir()
+    before, found = table.read_bytes(), read_table(table)
+    assert found is not None
+    times = {name: rows.copy() for name, rows in found.times.items()}
+    first, *others = fault_judging.picked(found.made_for["2"], 200)
+    changed = [place for place in others[:6] if place not in (0, first)]
+    times[fault_judging.BASE_KEY.format("2")][changed] += SECOND
+    write_table(table, replace(found, times=times))
+    assert outcomes(judged(folder, kept=kept, make=False)) != {}
+    judged(folder, kept=kept)
+    assert table.read_bytes() == before
+
+
 def test_a_law_that_came_later_leaves_the_replications_that_do_not_draw_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
