@@ -42,7 +42,8 @@ def environment() -> Path:
     if made.returncode:
         sys.exit("bootstrap: cannot make a virtual environment; on Debian: apt-get install python3-venv")
     pip = [str(bin_folder / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--require-hashes", "-r", str(LOCK)], check=True, cwd=ROOT)  # noqa: S603
+    # the lock is complete: resolving again would look at newer versions than its own, which have no hash in it
+    subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", str(LOCK)], check=True, cwd=ROOT)  # noqa: S603
     subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], check=True, cwd=ROOT)  # noqa: S603
     stamp.write_text(wanted)
     return bin_folder

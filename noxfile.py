@@ -19,7 +19,7 @@ JUNIT = Path("out/junit")
 
 def install(session: nox.Session) -> None:
     """The locked packages, then slurmtwin itself, editable."""
-    session.install("--require-hashes", "-r", "requirements.lock")
+    session.install("--require-hashes", "--no-deps", "-r", "requirements.lock")
     session.install("--no-deps", "--no-build-isolation", "--editable", ".")
     JUNIT.mkdir(parents=True, exist_ok=True)
 
