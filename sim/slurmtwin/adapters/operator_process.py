@@ -14,24 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.carrying import Carrying, elected_in_ns
 from slurmtwin.adapters.manifests import pod_of
+from slurmtwin.adapters.patches import FINALIZER, PLACED, cordoned, labelled, locked, placed, unready, with_finalizer
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
-from slurmtwin.adapters.views import LOCK, NODE_SET
+from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.event_sink import text_of
-from slurmtwin.engine.records import changed
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.errors import AlreadyExistsError, ApiError
 from slurmtwin.models.api_server.informer import Informer
-from slurmtwin.models.api_server.objects import Custom, DisruptionBudget, Meta, Node, Pod, Service, Taint
+from slurmtwin.models.api_server.objects import Custom, DisruptionBudget, Meta, Node, Pod, Service
 from slurmtwin.models.api_server.work_queue import WorkQueue
 from slurmtwin.models.operator_pod import OperatorPod
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core import plan as own_plan
 from slurmtwin_operator.core.manifests import GROUP
 from slurmtwin_operator.core.observed import (
-    MIRRORED,
     Applied,
     Condition,
     Identity,
@@ -56,10 +55,6 @@ HEARD_NS: Final = 5 * MS
 """A write to the API server until its watch tells of it."""
 HASH: Final = f"{GROUP}/hash"
 _POLICY: Final = Policy()
-PLACED: Final = f"{GROUP}/topology"
-"""slurm-operator's annotation topology.slinky.slurm.net/spec of a pod: its machine's place, "" where that says none."""
-FINALIZER: Final = f"{GROUP}/operator"
-READY: Final = ("Ready", "ContainersReady")
 Looked = tuple[tuple[PodView, ...], tuple[KubeNode, ...]]
 """Pods and machines as a pass sees them."""
 Done = Callable[[str], None]
@@ -377,7 +372,7 @@ class _Process:
             key = f"{item.meta.namespace}/{view.name}"
             pod = self.pods.get(key)
             if pod is not None and pod.meta.uid == view.uid and pod.ready:
-                self.client.patch(Pod, key, _unready, uid=view.uid)
+                self.client.patch(Pod, key, unready, uid=view.uid)
 
     def _hear_of_pods(self, item: Custom, written: int) -> None:
         """So many pods were written, which brings a pass: what is heard of before this one is over makes the next.
@@ -403,7 +398,7 @@ class _Process:
         for view in pods:
             pod = self.pods.get(f"{item.meta.namespace}/{view.name}")
             if view.kube_node and pod is not None and pod.meta.uid == view.uid and PLACED not in pod.meta.annotations:
-                self.client.patch(Pod, pod.meta.key, _placed, uid=view.uid)
+                self.client.patch(Pod, pod.meta.key, placed, uid=view.uid)
 
     def _look(self, item: Custom) -> Looked:
         """Its pods and machines."""
@@ -515,16 +510,16 @@ class _Process:
             kind = {"Pod": Pod, "PodDisruptionBudget": DisruptionBudget, "Service": Service}.get(action.kind, Pod)
             client.delete(kind, f"{space}/{action.name}", uid=action.uid, done=done)
         elif isinstance(action, a.LabelPod):
-            client.patch(Pod, f"{space}/{action.name}", lambda p: _labelled(p, action), done, uid=action.uid)
+            client.patch(Pod, f"{space}/{action.name}", lambda p: labelled(p, action), done, uid=action.uid)
         elif isinstance(action, a.CordonNode):
-            client.patch(Node, action.node, lambda n: _cordoned(n, action.on), done)
+            client.patch(Node, action.node, lambda n: cordoned(n, action.on), done)
         elif isinstance(action, a.LockNode):
-            client.patch(Node, action.node, lambda n: _locked(n, action.state, self.clock.now_ns), done)
+            client.patch(Node, action.node, lambda n: locked(n, action.state, self.clock.now_ns), done)
         elif isinstance(action, a.DeleteNode):
             client.delete(Node, action.node, uid=action.instance, done=done)
         elif isinstance(action, a.SetFinalizer):
             key = f"NodeSet/{item.meta.key}"
-            client.patch(Custom, key, lambda c: _with_finalizer(c, action.on), done, uid=item.meta.uid)
+            client.patch(Custom, key, lambda c: with_finalizer(c, action.on), done, uid=item.meta.uid)
         elif isinstance(action, a.Apply):
             self._apply(item, action, done)
         else:
@@ -564,39 +559,3 @@ def _nothing() -> None:
 
 def _answer(done: Done) -> Callable[[Any], None]:
     return lambda answer: done(str(answer) if isinstance(answer, ApiError) else "")
-
-
-def _labelled(pod: Pod, action: a.LabelPod) -> Pod:
-    labels = dict(pod.meta.labels)
-    labels.pop(action.key, None)
-    if action.value is not None:
-        labels[action.key] = action.value
-    return changed(pod, meta=changed(pod.meta, labels=labels))
-
-
-def _unready(pod: Pod) -> Pod:
-    conditions = dict(pod.status.conditions)
-    conditions |= {name: changed(conditions[name], status="False") for name in READY if name in conditions}
-    return changed(pod, status=changed(pod.status, conditions=conditions))
-
-
-def _placed(pod: Pod) -> Pod:
-    return changed(pod, meta=changed(pod.meta, annotations={**pod.meta.annotations, PLACED: ""}))
-
-
-def _cordoned(node: Node, on: bool) -> Node:
-    notes = {key: value for key, value in node.meta.annotations.items() if key != MIRRORED}
-    if on:
-        notes[MIRRORED] = "true"
-    return replace(node, meta=replace(node.meta, annotations=notes), spec=replace(node.spec, unschedulable=on))
-
-
-def _locked(node: Node, state: str, now_ns: int) -> Node:
-    kept = tuple(t for t in node.spec.taints if t.key != LOCK)
-    mark = (Taint(key=LOCK, effect="NoExecute", value=state, since_ns=now_ns),) if state else ()
-    return replace(node, spec=replace(node.spec, taints=kept + mark))
-
-
-def _with_finalizer(item: Custom, on: bool) -> Custom:
-    kept = tuple(name for name in item.meta.finalizers if name != FINALIZER)
-    return replace(item, meta=replace(item.meta, finalizers=(*kept, FINALIZER) if on else kept))

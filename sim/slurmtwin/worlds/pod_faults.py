@@ -13,6 +13,7 @@ from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
 from slurmtwin.models.controllers.disruption import evict
 from slurmtwin.models.slurmctld.tables import bits
+from slurmtwin.worlds.pod_durations import OF_EVICTIONS
 from slurmtwin.worlds.pod_services import Images, fill_disk, patch_until_done
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurm_pods.programs import SlurmPrograms
     from slurmtwin.worlds.pod_services import Keys, NameService
     from slurmtwin.worlds.pod_state import PodState
+    from slurmtwin.worlds.pod_world import PodWorld
 
 KUBELET_RESTART_NS: Final = 10 * SECOND
 """kubelet.service: Restart=always, RestartSec=10 (kubeadm's unit)."""
@@ -138,6 +140,15 @@ class ClusterFaults:
         """What a request takes that waited while the API server stood, from when it goes on."""
         self.looked: Callable[[], int] = lambda: 0
         """Beyond EVICT_AGAIN_NS, until a refused eviction is asked for again."""
+
+    def draw_from(self, world: PodWorld) -> None:
+        """What requests and looks take is drawn from the world's streams and durations."""
+        streams = world.streams
+        self.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
+        self.looked = streams.uniform_ns("kubectl.looked", *LOOKED_NS)
+        self.waited = world.draw("burst-request")
+        self.asks = streams.uniform_ns("kubectl.request", *REQUEST_NS)
+        self.marked = world.draw(OF_EVICTIONS) if world.has(OF_EVICTIONS) else None
 
     def resolves(self) -> bool:
         """Names are found."""

@@ -47,8 +47,8 @@ from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import OF_BURSTS, OF_EVICTIONS, SLURMD_AGAIN_MS, possible_shares, usual_durations
-from slurmtwin.worlds.pod_faults import LOOKED_NS, REQUEST_NS, REST_PROBED_NS, WATCH_NS, ClusterFaults
+from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, possible_shares, usual_durations
+from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
@@ -368,11 +368,7 @@ class KubePart:
             self.bridge.bridge if self.bridge else self.operator.operator if self.operator else None,
         )  # fmt: skip
         self.faults.plane = self.plane
-        self.faults.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
-        self.faults.looked = streams.uniform_ns("kubectl.looked", *LOOKED_NS)
-        self.faults.waited = world.draw("burst-request")
-        self.faults.asks = streams.uniform_ns("kubectl.request", *REQUEST_NS)
-        self.faults.marked = world.draw(OF_EVICTIONS) if world.has(OF_EVICTIONS) else None
+        self.faults.draw_from(world)
 
     def _settings(self, options: TwinOptions) -> DaemonPods:
         """Daemons serve for the first time when a recording says so, where their container runs by then."""

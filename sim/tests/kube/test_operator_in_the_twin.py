@@ -12,7 +12,8 @@ import pytest
 
 from slurmtwin.adapters.carrying import Carrying
 from slurmtwin.adapters.manifests import pod_of
-from slurmtwin.adapters.operator_process import HEARD_NS, PLACED, _Process
+from slurmtwin.adapters.operator_process import HEARD_NS, _Process
+from slurmtwin.adapters.patches import PLACED
 from slurmtwin.adapters.slurm_port import SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind

@@ -154,9 +154,8 @@ class Client:
             if request[3] is not None:
                 self.clock.call_in(self.timeout_ns, request[3], UnreachableError("no answer in time"))
             return
-        env, server = self._env, self.server
-        there_ns = server.took_ns(request[0]) if server.bursts else request[0]
-        env.call_at(env.now_ns + there_ns, self._arrive, request)
+        env = self._env
+        env.call_at(env.now_ns + self.server.took_ns(request[0]), self._arrive, request)
 
     def _arrive(self, request: Request) -> None:
         """At the server."""
@@ -172,7 +171,7 @@ class Client:
         if not self.connected:
             self.clock.call_in(self.timeout_ns, done, UnreachableError("no answer in time"))
         else:
-            self.clock.call_in(self.server.took_ns(back_ns) if self.server.bursts else back_ns, done, answer)
+            self.clock.call_in(self.server.took_ns(back_ns), done, answer)
 
     # watches and the network
 

@@ -219,8 +219,7 @@ class ApiServer:
 
     def _heard_ns(self) -> int:
         assert self._watch_delay is not None
-        delay_ns = self._watch_delay()
-        return self.took_ns(delay_ns) if self.bursts else delay_ns
+        return self.took_ns(self._watch_delay())
 
     def _all_watches(self) -> Iterator[list[Watch]]:
         yield from self._watches.values()
@@ -266,8 +265,10 @@ class ApiServer:
 
     def took_ns(self, work_ns: int) -> int:
         """How long something takes from now on that takes work_ns while the server runs."""
+        if not self.bursts:
+            return work_ns
         now_ns = self.env.now_ns
-        return max([bursts.done_ns(now_ns, work_ns) for bursts in self.bursts], default=now_ns + work_ns) - now_ns
+        return max(bursts.done_ns(now_ns, work_ns) for bursts in self.bursts) - now_ns
 
     def check(self) -> None:
         """Raises UnreachableError when the server is down."""
