@@ -64,6 +64,14 @@ def test_a_watch_tells_of_a_change_in_the_burst_that_makes_it() -> None:
     assert heard == [2 * SECOND + 54 * MS, 4 * SECOND + 100 * MS + 2 * MS]
 
 
+def test_what_waited_takes_at_least_what_was_measured_of_it() -> None:
+    """Not what comes while the server runs, and not what takes longer itself."""
+    bursts = Bursts(0, PAUSE_NS, RUN_NS, first=lambda: 30 * MS)
+    assert bursts.done_ns(SECOND, 10 * MS) == PAUSE_NS + 30 * MS
+    assert bursts.done_ns(SECOND, 40 * MS) == PAUSE_NS + 40 * MS
+    assert bursts.done_ns(PAUSE_NS + MS, 10 * MS) == PAUSE_NS + 11 * MS
+
+
 def test_a_server_that_is_quick_again_ends_its_pause_first() -> None:
     """Cleared in a pause: it goes on at that pause's end, and stays."""
     env, server, bursts, answers = slow_server()

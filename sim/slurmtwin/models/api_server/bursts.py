@@ -32,6 +32,7 @@ class Bursts:
         """When something that comes at that time, and keeps a server that runs busy so long, is done."""
         if self.runs_ns(at_ns) > at_ns:
             work_ns = max(work_ns, self.first())
+        cycle_ns = self.pause_ns + self.run_ns
         while True:
             at_ns = self.runs_ns(at_ns)
             if at_ns < self.since_ns:
@@ -39,11 +40,14 @@ class Bursts:
             elif self._over(at_ns):
                 return at_ns + work_ns
             else:
-                cycle_ns = self.pause_ns + self.run_ns
                 left_ns = cycle_ns - (at_ns - self.since_ns) % cycle_ns
             if work_ns <= left_ns:
                 return at_ns + work_ns
             at_ns, work_ns = at_ns + left_ns, work_ns - left_ns
+            whole = (work_ns - 1) // self.run_ns  # bursts that it fills, as far as they come
+            if self.until_ns is not None:
+                whole = min(whole, max(0, self.until_ns - at_ns) // cycle_ns)
+            at_ns, work_ns = at_ns + whole * cycle_ns, work_ns - whole * self.run_ns
 
     def end(self, now_ns: int) -> None:
         """It is not stopped again: it runs from the end of this pause on."""
