@@ -61,6 +61,7 @@ class RecordedStarts:
         self._leases: dict[str, int] = {}
         self._relists: dict[str, list[int]] = {}
         self._syncs: dict[str, int] = {}
+        self._images: dict[str, int] = {}
         self._names: dict[str, str] = {}
         """Pod -> what it is called in StartTimes."""
         self._pods: dict[str, str] = {}
@@ -129,12 +130,16 @@ class RecordedStarts:
                 self._first(field, at_ns)
         elif kind in (Kind.POD_CREATED, Kind.OBJECT_CHANGED) and row.actor == "collector":
             seen = json.loads(row.detail)
+            if kind == Kind.POD_CREATED:
+                self._images.pop(str(seen.get("pod")).rpartition("/")[2], None)
             if seen.get("resource") == "RestApi" or seen.get("app") == "slurmrestd":
                 self._first("rest_ns", at_ns)
             elif seen.get("app") == "slurmd":
                 self._first("made_ns", at_ns)
             elif seen.get("resource") == "NodeSet":
                 self._node_set(str(seen.get("name")), int(seen.get("generation", 0)), at_ns)
+        elif kind == Kind.KUBE_EVENT and row.actor == "collector" and '"Pulled"' in row.detail and at_ns < 0:
+            self._images.setdefault(str(json.loads(row.detail).get("about")).removeprefix("Pod/"), at_ns)
         elif kind == Kind.POD_SYNCED:
             pod = str(json.loads(row.detail)["pod"])
             self._syncs[pod] = at_ns
@@ -191,7 +196,7 @@ class RecordedStarts:
     def _timers(self) -> dict[str, Any]:
         """Fields of StartTimes: where timers stood before the first fault."""
         round_ns = self._rounds.mean_ns() if self._rounds is not None else None
-        return {"relist_ns": self._relisted(), "sync_ns": self._synced(), "round_ns": round_ns, **self._stood}
+        return {"relist_ns": self._relisted(), "sync_ns": self._synced(), "image_ns": self._imaged(), "round_ns": round_ns, **self._stood}
 
     def _relisted(self) -> dict[str, tuple[int, int]]:
         """The median pause: one in twenty looks takes 20 ms and more, and the next one does not."""
@@ -200,6 +205,11 @@ class RecordedStarts:
             for node, at_ns in self._relists.items()
             if len(at_ns) > 1
         }
+
+    def _imaged(self) -> dict[str, int]:
+        """First images, of pods whose place is known."""
+        called = {pod.rpartition("/")[2]: name for pod, name in self._names.items()}
+        return {called[pod]: at_ns for pod, at_ns in self._images.items() if pod in called}
 
     def _synced(self) -> dict[str, int]:
         """Of pods with one name the last one counts."""

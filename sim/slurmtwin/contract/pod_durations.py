@@ -19,6 +19,7 @@ DURATIONS: Final[dict[str, str]] = {
     "volumes-mounted-pair": "the same of a pod beside which one other starts",
     "container-start": "the kubelet has checked the image until the container runs, in a new pod",
     "container-start-alone": "the same of a container beside which no pod starts",
+    "container-start-behind": "the same of a container behind a sidecar, beside no other pod's start (slurm-operator)",
     "container-start-pair": "the same of a container of such a pair",
     "container-restart": "the kubelet syncs a pod until its container runs again, beside which nothing starts",
     "end-told": "the kubelet syncs a pod whose container has ended until a watcher hears of the end",

@@ -1,4 +1,4 @@
-"""Where a recording's kubelets stood before its first fault: their looks at containers, and their syncs of pods.
+"""Where a recording's kubelets stood before its first fault: their looks at containers, syncs and probes of pods.
 
 Nothing in the API tells of either; a recording has them from the kubelets' own logs, or not at all.
 """
@@ -97,6 +97,19 @@ class KubeletPhases:
         for name, (last_ns, pause_ns) in self._times.relist_ns.items():
             if name in self._machines and last_ns >= env.now_ns:
                 env.call_at(last_ns, self._relisted, (name, max(0, pause_ns - self._usual_ns)))
+        if self._times.image_ns:
+            env.call_at(max(0, env.now_ns), self._probed)
+
+    def _probed(self, _: object) -> None:
+        """Probes tick from the end of a pod's mounts on, which nothing shows; its first image is there a sandbox later
+        (prober_manager.go AddPod, called by SyncPod)."""
+        for machine in self._machines.values():
+            if machine.kubelet is None:
+                continue
+            for uid, worker in machine.kubelet.workers.items():
+                at_ns = self._of_pod(self._times.image_ns, worker.pod)
+                if at_ns is not None:
+                    machine.kubelet.probes.begun_at(uid, at_ns)
 
     def _relisted(self, mark: tuple[str, int]) -> None:
         """The pause begins when a relist has ended (generic.go, wait.Until): what it takes moves the next one."""
@@ -108,8 +121,12 @@ class KubeletPhases:
 
     def last_sync(self, pod: Pod, came_up_ns: int) -> LastSync:
         """Of a pod whose containers came up then; a recorded sync before that is not the last one."""
-        at_ns = self._times.sync_ns.get(pod.meta.name, self._times.sync_ns.get(pod.meta.labels.get("app", "")))
+        at_ns = self._of_pod(self._times.sync_ns, pod)
         machine = self._machines.get(pod.spec.node_name)
         if at_ns is None or at_ns < came_up_ns or machine is None or machine.kubelet is None:
             return LastSync(pod.meta.uid, came_up_ns)
         return LastSync(pod.meta.uid, at_ns, machine.kubelet.sync_ticks)
+
+    @staticmethod
+    def _of_pod(times_ns: Mapping[str, int], pod: Pod) -> int | None:
+        return times_ns.get(pod.meta.name, times_ns.get(pod.meta.labels.get("app", "")))

@@ -166,6 +166,7 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
     together, mounting = world.draw("volumes-mounted"), Mounting(world.env)
     mounts = {others: world.draw(name) for others, name in enumerate(OF_MOUNTS) if world.has(name)}
     at_once = asks_by_lists(operator)
+    behind = world.draw("container-start-behind") if at_once else None
     begun: dict[str, Begun] = {}
     clock = world.env
 
@@ -187,7 +188,8 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
     def start(uid: str) -> int:
         by, own = law(), begun.pop(uid, None)
         if own is None:  # not the pod's first container
-            return stands(by, by.container())
+            drawn_ns = by.container() if behind is None else behind() * by.container_ns // few[0].container_ns
+            return stands(by, drawn_ns)
         if own.by is by:
             return stands(by, own.part_ns)
         # others came or went meanwhile: its own draw by the other law's measure, and what its sandbox lost to them

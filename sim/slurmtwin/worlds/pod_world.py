@@ -461,7 +461,7 @@ class KubePart:
         """Machines and control plane now, the objects at their times."""
         env, world = self._world.env, self._world
         for machine in list(self.machines.values()):
-            machine.start_kubelet()
+            machine.start_kubelet(has_run=True)
         self.plane.start()
         if self._cluster.autoscaler is not None:
             make = partial(self._machine, len(self.machines))

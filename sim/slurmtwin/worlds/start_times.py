@@ -59,6 +59,8 @@ class StartTimes:
     pause between two."""
     sync_ns: Mapping[str, int] = field(default_factory=dict)
     """Pod (named as in pod_node) -> the begin of its last sync before the first fault."""
+    image_ns: Mapping[str, int] = field(default_factory=dict)
+    """Pod (named as in pod_node) of the scenario's begin -> its first image was there."""
     pings: tuple[tuple[int, str], ...] = ()
     """Ticks of the ping cycle before the first fault of a run in pods, and the nodes that were asked (a hostlist)."""
     full_pass_ns: int | None = None

@@ -250,6 +250,31 @@ def test_the_last_relists_and_syncs_before_the_fault_are_known() -> None:
     assert (quiet.relist_ns, quiet.sync_ns) == ({}, {})
 
 
+def test_the_first_image_of_each_pod_that_stands_is_known() -> None:
+    """Of a pod that was made anew it is the new one's; what comes behind the scenario's begin is none of its begin."""
+
+    def pulled(t_s: float, pod_name: str) -> Event:
+        detail = {"about": f"Pod/{pod_name}", "reason": "Pulled", "message": "present"}
+        return Event(round(t_s * SECOND), Kind.KUBE_EVENT, "collector", detail=json.dumps(detail))
+
+    def made(t_s: float, pod_name: str) -> Event:
+        return Event(round(t_s * SECOND), Kind.POD_CREATED, "collector", detail=json.dumps({"pod": f"d/{pod_name}"}))
+
+    fault = {"at": "20s", "kind": "process.signal", "target": "slurmctld"}
+    nodes = [{"NodeName": "w-[0-1]"}]
+    document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": nodes}, "faults": [fault], "pods": {}}
+    rows = [
+        made(-30, "w-0"), pod(-29, "w-0", "slurmd", "dev-worker"), pulled(-28, "w-0"),
+        made(-20, "w-0"), pod(-19, "w-0", "slurmd", "dev-worker"), pulled(-18, "w-0"), pulled(-12, "w-0"),
+        pod(-15, "slurmctld-5d9c-x7k2d", "slurmctld", "dev-worker3"), pulled(-14, "slurmctld-5d9c-x7k2d"),
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"), pod(-4, "w-1", "slurmd", "dev-worker"),
+        pulled(1, "w-1"), Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document), rows)
+    assert found.image_ns == {"w-0": -18 * SECOND, "slurmctld": -14 * SECOND}
+
+
 def test_a_fault_of_slurms_records_leaves_the_looks_of_kubelets_as_they_stood() -> None:
     """x69: a node is drained 40 s before its machine is tainted; of that a kubelet hears."""
     drain = {"at": "5s", "kind": "node.update", "target": "w-0", "state": "DRAIN"}

@@ -43,6 +43,8 @@ class OneNode:
     resources: Any = None
     volumes_ready: Callable[[Pod], bool] = lambda pod: True
     milli_cpu: int = 4000
+    has_run: bool = False
+    """Its kubelet, for long before time 0."""
 
     def __post_init__(self) -> None:
         self.env = Environment()
@@ -65,7 +67,7 @@ class OneNode:
             self.env, self.server, self.runtime, node, settings,
             lambda low, high: random.randrange(low, high) if high > low else low, self.resources, self.volumes_ready,
         )  # fmt: skip
-        self.machine.start_kubelet()
+        self.machine.start_kubelet(self.has_run)
 
     def create(self, *containers: Container, at_s: float = 1, name: str = "a", **spec: Any) -> None:
         """A pod bound to the node."""

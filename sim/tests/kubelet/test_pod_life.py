@@ -230,6 +230,32 @@ def test_a_hung_program_is_found_by_three_probes_and_killed_after_its_grace(one_
     assert node.pod().status.containers[0].restart_count == 1
 
 
+def killed_s(one_node: Any, seed: int, has_run: bool = False, begun_s: float | None = None) -> float:
+    """When a program that hangs at 40 s is killed by its liveness probe, each 10 s."""
+    node = one_node(seed=seed, has_run=has_run)
+    node.create(Container(name="c", liveness=Probe()))
+    if begun_s is not None:
+        probes = node.machine.kubelet.probes
+        node.at(30, lambda: probes.begun_at(node.pod().meta.uid, round(begun_s * SECOND)))
+    node.at(40, lambda: node.program().freeze())
+    node.run(75)
+    return float(node.times(Kind.KUBE_EVENT, reason="Killing")[0])
+
+
+def test_only_a_kubelet_that_has_just_started_spreads_its_probes(one_node: Any) -> None:
+    """worker.go run(): a random part of the period, within the first period of the process."""
+    assert len({killed_s(one_node, seed) for seed in range(4)}) == 4
+    assert len({killed_s(one_node, seed, has_run=True) for seed in range(4)}) == 1
+
+
+def test_probes_tick_as_they_would_from_a_first_image_that_was_there_at_another_time(one_node: Any) -> None:
+    """Each period later is the same, and a part of it later moves every tick."""
+    usual_s = killed_s(one_node, 1, has_run=True, begun_s=2)
+    assert killed_s(one_node, 2, has_run=True, begun_s=12) == usual_s
+    moved_s = killed_s(one_node, 1, has_run=True, begun_s=5)
+    assert (moved_s - usual_s) % 10 == pytest.approx(3)
+
+
 def test_healthy_probes_cost_nothing(one_node: Any) -> None:
     """A day of a healthy pod with three probes is not simulated tick by tick."""
     node = one_node()

@@ -145,3 +145,13 @@ def test_ends_are_seen_as_late_as_on_the_host_of_that_time(later_s: int, most: i
     times = StartTimes(epoch_ns=EARLIER_BATCHES[-1][0] + later_s * SECOND)
     drawn = [KubeletPhases({}, times, SECOND, RandomStreams(seed))._exit() for seed in range(200)]
     assert 0.9 * most < max(drawn) < most
+
+
+@pytest.mark.parametrize("image_s", [-17, -14, -27])
+def test_probes_tick_from_a_sandbox_before_a_recorded_first_image(image_s: int) -> None:
+    """An old primary that is gone is probed each 10 s, whenever the replication's own pod was made."""
+    images = {"slurmctld-0": image_s * SECOND}
+    times = StartTimes(slurmctld_ns=-20 * SECOND, slurmd_ns=-19 * SECOND, fault_ns=(FAULT_NS,), image_ns=images)
+    found = (row for row in rows("x9-takeover", times, replication=image_s + 30) if row.t_ns > FAULT_NS)
+    failed_ns = next(row.t_ns for row in found if row.kind is Kind.KUBE_EVENT and '"Unhealthy"' in (row.detail or ""))
+    assert 0 < (image_s * SECOND - failed_ns) % (10 * SECOND) < SECOND

@@ -52,19 +52,19 @@ def test_the_part_of_the_container_moves_no_pods_start() -> None:
     assert max(parts) - min(parts) > 200 * MS
 
 
-def costs_by(clock: SimpleNamespace) -> StartCosts:
+def costs_by(clock: SimpleNamespace, operator: str = "") -> StartCosts:
     """A start takes 1 s alone, 2 s of two and 3 s of more, 0.4 of that its container; one that comes back 0.2 s."""
     durations = {
         "pod-start": 3000, "container-start": 1200, "pod-start-alone": 1000, "container-start-alone": 400,
         "pod-start-pair": 2000, "container-start-pair": 800, "container-restart": 200, "volumes-mounted": 100,
-        "clean-up": 60,
+        "clean-up": 60, "container-start-behind": 500,
     }  # fmt: skip
     world = SimpleNamespace(
         env=clock, has=lambda *names: set(names) <= set(durations), middle=lambda name: durations[name] * MS,
         draw=lambda name: lambda: durations[name] * MS,
         streams=SimpleNamespace(uniform_ns=lambda *_: lambda: 0),
     )  # fmt: skip
-    return start_costs(cast("PodWorld", world), Sharing(cast("Environment", clock)), operator="")
+    return start_costs(cast("PodWorld", world), Sharing(cast("Environment", clock)), operator)
 
 
 def test_the_first_of_two_starts_loses_to_the_second_from_its_coming_on() -> None:
@@ -90,3 +90,18 @@ def test_a_container_that_comes_back_slows_a_start_from_its_coming_on() -> None:
     assert costs.restart() == 200 * MS
     clock.now_ns = sandbox_ns
     assert costs.start("first") == 100 * MS + 800 * MS
+
+
+def test_a_container_behind_slurm_operators_sidecar_has_a_law_of_its_own() -> None:
+    """0.5 s alone where another one takes 0.4, and twice that beside one more start."""
+    clock = SimpleNamespace(now_ns=0)
+    costs = costs_by(clock, "slinky")
+    clock.now_ns = costs.sandbox("first")
+    clock.now_ns += costs.start("first")
+    assert costs.start("first") == 500 * MS
+    costs.sandbox("second")
+    clock.now_ns += 500 * MS
+    costs = costs_by(clock, "slinky")
+    costs.sandbox("second")
+    assert costs.start("first") == 1000 * MS
+    assert costs_by(clock).start("first") == 400 * MS

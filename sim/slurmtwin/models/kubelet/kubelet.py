@@ -84,6 +84,7 @@ class Kubelet:
         self, env: Environment, server: ApiServer, runtime: ContainerRuntime, node: Node, settings: KubeletSettings,
         draw: Draw, resources: NodeResources | None = None,
         volumes_ready: Callable[[Pod], bool] = lambda pod: True,  # noqa: ARG005
+        is_new: bool = True,
     ) -> None:  # fmt: skip
         self.clock = DaemonClock(env)
         self.runtime = runtime
@@ -97,6 +98,8 @@ class Kubelet:
         self.memory = settings.capacity.memory_capacity or settings.capacity.memory
         self.client = Client(server, self.clock, settings.latency)
         self.started_ns = env.now_ns
+        self._is_new = is_new
+        """It has started now; else it has run for longer than any probe's period."""
         defaults = self.defaults
         now_ns = env.now_ns
         self.relist = Relist(
@@ -352,6 +355,7 @@ class Kubelet:
 
     def container_begins(self, pod: Pod, container: Container) -> None:
         """The image is there; the container is made."""
+        self.probes.container_begins(pod.meta.uid)
         self.record(pod, "Pulled", f'Container image "{container.image}" already present on machine')
 
     def container_started(self, pod: Pod, container: Container) -> None:
@@ -430,7 +434,8 @@ class Kubelet:
 
     def _first_probe_ns(self, period_ns: int) -> int:
         """A kubelet that has just started spreads its probes over their period."""
-        return self.draw(0, period_ns) if self.clock.now_ns - self.started_ns < period_ns else 0
+        spreads = self._is_new and self.clock.now_ns - self.started_ns < period_ns
+        return self.draw(0, period_ns) if spreads else 0
 
     def probe_of(self, uid: str, name: str, kind: ProbeKind) -> bool | None:
         """The result of a probe for the run that the last relist saw."""

@@ -57,8 +57,11 @@ class Machine:
 
     # kubelet
 
-    def start_kubelet(self) -> None:
-        """exec: also at the scenario's begin. The resource managers start on their checkpoints, or refuse to."""
+    def start_kubelet(self, has_run: bool = False) -> None:
+        """exec. The resource managers start on their checkpoints, or refuse to.
+
+        has_run: the scenario begins on a machine whose kubelet has run for long.
+        """
         if self.kubelet is not None or not self.on:
             return
         self.refused = self.settings.refuses
@@ -71,7 +74,7 @@ class Machine:
             return
         kubelet = self.kubelet = Kubelet(
             self.env, self._server, self.runtime, self.node, self.settings, self._draw, self._resources,
-            self._volumes_ready,
+            self._volumes_ready, is_new=not has_run,
         )  # fmt: skip
         if self.cut_off:
             kubelet.client.cut()

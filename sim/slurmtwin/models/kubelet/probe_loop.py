@@ -72,6 +72,14 @@ class _Loop:
         self._ticks.first_ns = self._clock.now_ns
         self._call = self._clock.call_in(0, self._tick)
 
+    def stand(self, at_ns: int) -> None:
+        """Its ticks fall on this time and on whole periods before and after it."""
+        now_ns = self._clock.now_ns
+        self._ticks.first_ns = now_ns + (at_ns - now_ns) % self._ticks.period_ns
+        if self._call is not None:
+            self._call.cancel()
+            self._call = self._clock.call_at(self._ticks.first_ns, self._tick)
+
     def stop(self) -> None:
         """The worker ends."""
         self._stopped = True
@@ -123,6 +131,9 @@ class ProbeLoops:
         self._first_wait_ns = first_wait_ns
         """Given the period: how long a new worker waits (kubernetes.md 3.2: only after the kubelet's own start)."""
         self._loops: dict[str, dict[tuple[str, ProbeKind], _Loop]] = {}
+        self._added_ns: dict[str, int] = {}
+        self._begun_ns: dict[str, int] = {}
+        """Pod -> when its workers came, and when its first container was begun."""
 
     def add(self, pod: Pod) -> None:
         """Workers for all probes of a pod, once."""
@@ -139,6 +150,19 @@ class ProbeLoops:
                     loops[container.name, kind] = _Loop(self._clock, self._owner, uid, container.name, worker, first_ns)
         if loops:
             self._loops[uid] = loops
+            self._added_ns[uid] = self._clock.now_ns
+
+    def container_begins(self, uid: str) -> None:
+        """A pod's image is there; its first one counts."""
+        if uid in self._loops:
+            self._begun_ns.setdefault(uid, self._clock.now_ns)
+
+    def begun_at(self, uid: str, at_ns: int) -> None:
+        """A pod's first image was there at this time: its probes tick as they would from that on."""
+        begun_ns = self._begun_ns.get(uid)
+        if begun_ns is not None:
+            for loop in self._loops[uid].values():
+                loop.stand(at_ns - (begun_ns - self._added_ns[uid]))
 
     def result(self, uid: str, name: str, kind: ProbeKind, container_id: str) -> bool | None:
         """The result for that run of the container; None: no such probe, or not looked at yet."""
@@ -171,6 +195,8 @@ class ProbeLoops:
 
     def remove(self, uid: str) -> None:
         """The containers are stopped."""
+        self._added_ns.pop(uid, None)
+        self._begun_ns.pop(uid, None)
         for loop in self._loops.pop(uid, {}).values():
             loop.stop()
 
