@@ -196,7 +196,13 @@ class RecordedStarts:
     def _timers(self) -> dict[str, Any]:
         """Fields of StartTimes: where timers stood before the first fault."""
         round_ns = self._rounds.mean_ns() if self._rounds is not None else None
-        return {"relist_ns": self._relisted(), "sync_ns": self._synced(), "image_ns": self._imaged(), "round_ns": round_ns, **self._stood}
+        return {
+            "relist_ns": self._relisted(),
+            "sync_ns": self._synced(),
+            "image_ns": self._imaged(),
+            "round_ns": round_ns,
+            **self._stood,
+        }
 
     def _relisted(self) -> dict[str, tuple[int, int]]:
         """The median pause: one in twenty looks takes 20 ms and more, and the next one does not."""

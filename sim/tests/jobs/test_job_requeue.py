@@ -132,3 +132,17 @@ def test_a_longer_limit_lets_a_running_job_live(run_twin: Any, a_job: Any) -> No
     faults = [{"at": "20s", "kind": "job.update", "job": 1, "set": {"TimeLimit": "3"}}]
     story = run_twin([a_job(1, run=None, minutes=1)], faults=faults)
     assert story.ends(1) == [(202.0, "TIMEOUT")]
+
+
+def test_the_reason_of_a_requeued_job_makes_backfill_look_once_more(run_twin: Any, a_job: Any) -> None:
+    """_foreach_build_job_queue(): a new reason moves last_job_update at the next build of the queue.
+
+    The first build behind the requeue finds BeginTime, the second one takes it for news, so the agent has work 5 s
+    later once more. Without that stamp the main pass of each 300 s would be the next to look.
+    """
+    conf = {"AuthInfo": "cred_expire=5", "SchedulerParameters": "bf_interval=5,sched_interval=300"}
+    started = []
+    for second in range(20, 26):
+        faults = [{"at": f"{second}.3s", "kind": "job.requeue", "job": 1}]
+        started.append(run_twin([a_job(1, run=100)], faults=faults, conf=conf).starts(1)[1])
+    assert started == [26, 27, 28, 29, 30, 31]

@@ -19,6 +19,7 @@ from slurmtwin.models.slurmctld.pending_reason import (
     NEVER_INDEPENDENT,
     PARTITION_REASONS,
     REPLACEABLE,
+    keep_reasons,
     set_reason,
 )
 from slurmtwin.models.slurmctld.selection.uniform import wanted
@@ -273,6 +274,7 @@ class PendingQueue:
     def refresh(self, now_s: int) -> None:
         """What build_job_queue() would find new: begin times reached, dependencies met, limits changed."""
         ctld = self._ctld
+        keep_reasons(ctld)
         if ctld.last_part_update_s != self._part_update_s:
             self._part_update_s = ctld.last_part_update_s
             self._again(now_s)

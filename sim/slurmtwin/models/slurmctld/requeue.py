@@ -13,6 +13,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld import event_details as details
+from slurmtwin.models.slurmctld.pending_reason import keep_a_build_later, keep_later
 from slurmtwin.models.slurmctld.states import JobState, Reason
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Requeues:
         job.held = True
         job.priority = 0
         job.reason = reason
+        keep_later(self._ctld, job)
 
     def pending_again(self, job: Job) -> None:
         """batch_requeue_fini(): the nodes are done, the job looks like a new one."""
@@ -84,6 +86,7 @@ class Requeues:
             job.begin_s = now_s + self._hold_s
         job.submit_s = now_s + 1 if job.submit_s == now_s else now_s
         job.eligible_s = job.accrue_s = 0
+        job.reason_kept = Reason.NONE
         if job.limit_set:
             job.limit_s = self._lifecycle.asked_limit_s(job)
             job.limit_set = False
@@ -98,6 +101,7 @@ class Requeues:
                 detail=details.of_task(details.reason(job.reason), job.array_task),
             )
         ctld.schedulers.enqueue(job)
+        keep_a_build_later(ctld, job)
 
     def requeue(self, job: Job, why: str, state: JobState, shown: str = "", hold: bool = False) -> bool:
         """_job_requeue_op(): a running, suspended or completing job goes back. False: it may not be requeued."""

@@ -73,6 +73,10 @@ class Slurmctld:
         self.running: dict[int, Job] = {}
         """RUNNING and SUSPENDED jobs by Slurm id, in start order."""
         self.completing: dict[int, Job] = {}
+        self.reasons_to_keep: dict[int, Job] = {}
+        self.reasons_to_find: dict[int, Job] = {}
+        """Jobs with a reason that the next build of the queue may find new, or the one behind it (pending_reason.py).
+        """
         self.serving = False
         # Slurm's last_*_update stamps (time_t): the schedulers skip work when none has moved
         self._last_job_update_s = 0

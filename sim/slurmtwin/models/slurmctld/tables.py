@@ -208,9 +208,9 @@ class Job:
         "held", "het_job", "id", "kill_on_node_fail", "last_active_s", "licenses", "limit_s", "limit_set", "mem_mib",
         "mem_per_cpu", "nice", "node_pool", "nodes_max", "nodes_min", "part", "parts", "planned_start_s", "pn_min_cpus",
         "pre_suspend_s", "preempt_s", "preemptor", "prio_by_part", "prio_factors", "prio_key", "priority", "qos",
-        "reason", "request", "requeue", "reservation", "restart_count", "slurm_id", "start_s", "started_by", "state",
-        "state_before", "submit_s", "suspend_s", "tasks", "time_min_s", "timers", "usage_mark_s", "user",
-        "whole_node", "work",
+        "reason", "reason_kept", "request", "requeue", "reservation", "restart_count", "slurm_id", "start_s",
+        "started_by", "state", "state_before", "submit_s", "suspend_s", "tasks", "time_min_s", "timers",
+        "usage_mark_s", "user", "whole_node", "work",
     )  # fmt: skip
 
     def __init__(self, request: JobRequest, slurm_id: int, submit_s: int) -> None:
@@ -222,6 +222,8 @@ class Job:
         self.completing = False
         self.configuring = False
         self.reason: str = Reason.NONE
+        self.reason_kept: str = Reason.NONE
+        """state_reason_prev_db: the last one that a build of the queue found worth the accounting."""
         self.user = request.user
         self.account = request.account
         self.parts: list[Partition] = []
