@@ -345,6 +345,7 @@ class KubePart:
         )  # fmt: skip
         self.slurm = SlurmPrograms(world.cluster, self._settings(options), other_program)
         world.cluster.slurmds.orders_first = world.happens("slurmctld.orders_first")
+        world.cluster.slurmds.registers_in = _less(world.draw("registration"), world.cluster.costs.rpc_ns)
         self.slurm.book = CpuBook(env, world.sink, self._cpus)
         if "task/affinity" in str(scenario.slurm.conf.get("TaskPlugin", "")):
             self.slurm.plugin = "task/affinity"

@@ -62,6 +62,8 @@ class NodeDaemons:
         """The slurmd answers, but at an address that slurmctld does not know (slurm.md 4.2 "Address cache")."""
         self.unwritten = 0
         """A registration is being taken in whose orders go to the node's old address (`orders_first`)."""
+        self.registers_in: Callable[[], int] = lambda: 0
+        """How long a slurmd that serves takes until it registers."""
         self.orders_first: Callable[[], bool] = lambda: False
         """Whether an agent's thread reads a node's address before its registration has written the new one.
 
@@ -125,7 +127,7 @@ class NodeDaemons:
         self.dead &= ~nodes
         self.frozen &= ~nodes
         self._hear(nodes & ~self.moved & ~self.severed)
-        self._register(nodes)
+        self._register_later(nodes)
 
     def _keeps_address(self, nodes: int) -> int:
         """Nodes whose new address slurmctld does not learn from a registration (validate_node_specs() per version)."""
@@ -230,7 +232,7 @@ class NodeDaemons:
         for index in bits(nodes):
             self._emit(Kind.SLURMD_STARTED, 1 << index)
         if nodes:
-            self._register(nodes)
+            self._register_later(nodes)
 
     def resume(self, nodes: int) -> None:
         """ResumeProgram ran: these hosts boot now, their slurmds register. A design may put its own in its place."""
@@ -274,6 +276,14 @@ class NodeDaemons:
         self._cluster.reach_changed(nodes)
 
     # registration
+
+    def _register_later(self, nodes: int) -> None:
+        """slurmd serves; it finishes its own start before it registers."""
+        wait_ns = self.registers_in()
+        if wait_ns:
+            self._cluster.env.call_in(wait_ns, self._register, nodes)
+        else:
+            self._register(nodes)
 
     def _register(self, nodes: int) -> None:
         """One registration message per slurmd; those of one instant travel together."""
