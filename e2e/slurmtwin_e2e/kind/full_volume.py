@@ -32,8 +32,10 @@ from slurmtwin_e2e.kind.supervised_restart import NODE, SERVES, write_mounts
 SCENARIO: Final = Path("scenarios/faults/x63-oom-slurmd.yaml")
 CGROUPS: Final = Path("/sys/fs/cgroup/memory")
 LIMIT: Final = 256 * MIB
-SUBMIT: Final = ("sbatch", f"--nodelist={NODE}", "--time=10", "--output=/dev/null", "/opt/slurmtwin/job", "1", "300", "0")
-BEGUN: Final = r"until [ -s /evidence/scripts.jsonl ]; do sleep 0.1; done; pkill -USR2 -f '/opt/slurmtwin/job|slurm_script'"
+SUBMIT: Final = (
+    "sbatch", f"--nodelist={NODE}", "--time=10", "--output=/dev/null", "/opt/slurmtwin/job", "1", "300", "0",
+)  # fmt: skip
+BEGUN: Final = "until [ -s /evidence/scripts.jsonl ]; do sleep 0.1; done; pkill -USR2 -f slurm_script"
 """Once its script runs, it is told to fill the volume."""
 SERVES_S: Final = 60.0
 DIES_S: Final = 20.0
