@@ -34,9 +34,10 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_492_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24.json")),
     (1_795_505_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_0730.json")),
     (1_795_519_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_1130.json")),
+    (1_795_533_300 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_1515.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
-another one of the same processor; that day's runs since 07:30 and since 11:30 UTC have quiet runs of their own hours.
+another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC have quiet runs of their own hours.
 """
 OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
     "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
@@ -71,10 +72,10 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "burst-request": (25.6, 0.38),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
-quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of
-slurmctld's pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42,
-15, 6, 5 and 27 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without one;
-neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which were killed
+quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's
+pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11
+and 27 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without one; neither
+quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which were killed
 one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the
 kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
 quiet-replaced on 22 November, volumes-mounted that of 40 pods before the faults of that day's first batch. clean-up is
@@ -129,6 +130,12 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "hung-ping": (11.8, 0.15),
         "takeover-load": (7.4, 0.2),
     },
+    "pod_durations_2026_11_24_1515.json": {
+        "container-start-behind": (140.0, 0.24),
+        "standby-round": (0.32, 0.3),
+        "hung-ping": (12.2, 0.15),
+        "takeover-load": (6.0, 0.39),
+    },
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of
@@ -136,8 +143,9 @@ slurmd's container under supervisord took 1.122 to 1.138 s without a cluster (sl
 --starts), of which slurmd has 61 ms. A standby's round is that of 32 takeovers there: 24 whose log was looked at
 twice a second had 0.42 ms, eight 0.32. Of 24 November since 07:30 UTC it and what a standby takes beside a frozen
 primary are those of 32 takeovers in that hour beside an idle cluster (standby_rounds, then --hangs --takeovers 12
---round-ms 0.316), as on the Xeon: 9.6 ms a ping (5 without that cluster) and 4 to 10 ms until it serves; before and
-since 11:30 by as much more as slurmctld's start took then, 100 and 90 ms to 73."""
+--round-ms 0.316), as on the Xeon: 9.6 ms a ping (5 without that cluster) and 4 to 10 ms until it serves; before, and
+from 11:30 to 15:15, by as much more as slurmctld's start took then, 100 and 90 ms to 73. Since 15:15 a round and a
+takeover are those of 16 takeovers in that hour, eight of them beside a scenario's pods, and a ping is scaled."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {"stepd.lingers": (6, 800), "slurmctld.orders_first": (8, 32)}
 """What happens now and then -> (how often it did, of how many times).
 
