@@ -61,11 +61,11 @@ def measure(version: str, role: str, count: int) -> list[float]:
         return list(spans(docker(*run, limit_s=60 + 10 * count).stdout))
 
 
-def measure_starts(version: str, role: str, count: int) -> list[float]:
-    """Seconds from a container's start until its daemon serves under supervisord. Raises as measure() does."""
+def measure_starts(version: str, role: str, count: int, bare: bool = False) -> list[float]:
+    """Seconds from a container's start until its daemon serves, under supervisord or bare. Raises as measure() does."""
     scenario = load_scenario(SCENARIO).of_version(version)
     found = []
-    with daemons(scenario, version, role) as names:
+    with daemons(scenario, version, "" if bare else role) as names:
         for _ in range(count):
             docker("exec", names[role], "rm", "--force", f"/var/log/slurm/{role}.log")
             docker("restart", "--time", "1", names[role])
@@ -143,9 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--role", choices=sorted(SERVES), default="slurmd")
     parser.add_argument("--restarts", type=int, default=40)
     parser.add_argument("--starts", type=int, default=0, help="measure so many starts of its container instead")
+    parser.add_argument("--bare", action="store_true", help="with --starts: without supervisord")
     options = parser.parse_args(arguments)
     if options.starts:
-        found = summary(measure_starts(options.version, options.role, options.starts))
+        found = summary(measure_starts(options.version, options.role, options.starts, options.bare))
     else:
         found = summary(measure(options.version, options.role, options.restarts))
     sys.stdout.write(json.dumps({"version": options.version, "role": options.role} | found, indent=1) + "\n")

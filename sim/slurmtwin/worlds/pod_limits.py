@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.quantity import milli_cpu
 from slurmtwin.models.kubelet.cpu_quota import PERIOD_NS, CpuQuota
 from slurmtwin.models.slurm_pods.settings import Growth
+from slurmtwin.worlds.pod_durations import SLURMD_START_PARTS
 
 if TYPE_CHECKING:
     from slurmtwin.contract.pods import PodsSection
@@ -22,7 +23,7 @@ so much of that gives a median of 124."""
 
 def limited_start(world: PodWorld, pods: PodsSection) -> Draw:
     """slurmd's start; under a limit what it has of the CPU takes longer."""
-    start, phase = world.draw("slurmd-start"), _phase(world)
+    start, phase = _slurmd_start(world), _phase(world)
     limit = milli_cpu(pods.cpu) if pods.cpu and not pods.operator else 0
     if not limit:
         return start
@@ -33,6 +34,11 @@ def limited_start(world: PodWorld, pods: PodsSection) -> Draw:
         return alone_ns - work_ns + CpuQuota(limit, phase()).done_ns(0, work_ns)
 
     return limited
+
+
+def _slurmd_start(world: PodWorld) -> Draw:
+    start, part = world.draw("slurmd-start"), SLURMD_START_PARTS.get(world.cluster.conf.version, 1)
+    return lambda: round(part * start())
 
 
 def growth(world: PodWorld) -> Growth:
