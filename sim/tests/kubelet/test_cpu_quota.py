@@ -41,13 +41,17 @@ def test_what_a_period_leaves_is_lost_with_it() -> None:
     assert quota.done_ns(1050 * MS, 12 * MS) == 1102 * MS
 
 
-@pytest.mark.parametrize(("cpu", "takes_ms"), [("", 100), ("100m", 480), ("2", 100)])
-def test_a_limited_worker_needs_several_periods_for_its_start(cpu: str, takes_ms: int) -> None:
+@pytest.mark.parametrize(
+    ("cpu", "version", "takes_ms"), [("", "26.05", 100), ("100m", "26.05", 480), ("2", "26.05", 100), ("", "22.05", 76)]
+)
+def test_a_limited_worker_needs_several_periods_for_its_start(cpu: str, version: str, takes_ms: int) -> None:
     """Recorded in x63-oom-group with 100m: slurmd serves 0.3 to 0.6 s after its container's start, not after 0.1.
 
-    60 of 100 ms on the CPU: 10 at once, then 10 in each of the periods that begin 40, 140 .. 440 ms later.
+    60 of 100 ms on the CPU: 10 at once, then 10 in each of the periods that begin 40, 140 .. 440 ms later. Without a
+    limit it is the version's own start.
     """
     world: Any = SimpleNamespace(
-        draw=lambda _name: lambda: 100 * MS, streams=SimpleNamespace(uniform_ns=lambda *_bounds: lambda: 40 * MS)
-    )
+        draw=lambda _name: lambda: 100 * MS, streams=SimpleNamespace(uniform_ns=lambda *_bounds: lambda: 40 * MS),
+        cluster=SimpleNamespace(conf=SimpleNamespace(version=version)),
+    )  # fmt: skip
     assert limited_start(world, PodsSection(cpu=cpu))() == pytest.approx(takes_ms * MS, abs=12 * MS)
