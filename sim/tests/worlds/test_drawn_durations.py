@@ -38,7 +38,7 @@ def test_each_duration_is_drawn_by_one_of_the_scenarios(monkeypatch: pytest.Monk
         return draw(world, name)
 
     monkeypatch.setattr(PodWorld, "draw", noted)
-    durations = {**{name: (10 * MS,) for name in DURATIONS}, **still_durations()}
+    durations = {**dict.fromkeys(DURATIONS, (10 * MS,)), **still_durations()}
     rows("faults/x62-slurmd-crash-main.yaml", durations, "22.05")
     for path in ("faults/x9-takeover", "faults/x47-slinky", "clusters/x83-cluster-lost", "operator/op-delete"):
         rows(f"{path}.yaml", durations)
