@@ -311,11 +311,12 @@ def test_a_machines_place_is_noted_when_a_change_of_a_node_is_listed() -> None:
     assert all(behind_s >= 1 for behind_s in behind)
 
 
-def test_a_write_that_is_heard_of_late_brings_one_more_pass() -> None:
+@pytest.mark.parametrize("name", ["x37-slinky", "x47-slinky"])
+def test_a_write_that_is_heard_of_late_brings_one_more_pass(name: str) -> None:
     """Its own pass has begun by then (slurm-operator's are told of what they wrote themselves)."""
     passes = {}
     for late in (False, True):
-        played = Played("x33-slinky", heard_late=lambda late=late: late)
+        played = Played(name, heard_late=lambda late=late: late)
         played.run()
         assert played.world.kube.operator is not None
         passes[late] = played.world.kube.operator.operator.passes
