@@ -162,8 +162,8 @@ Of another version it is slurmd's own start outside pods.
 """
 SLURMD_START_PARTS: Final[Mapping[str, float]] = {"22.05": 0.76}
 """Quiet runs are of 26.05. From its container's start until it serves slurmd of this version takes so much of that: 36
-to 39 ms where 26.05 takes 47 to 52, twice twelve containers of each in turns without a cluster (slurmtwin_e2e.kind.
-supervised_restart --starts 12 --bare, beside slurmctld)."""
+to 39 ms where 26.05 takes 47 to 52, twice twelve starts of each in turns without a cluster, beside slurmctld
+(slurmtwin_e2e.kind.supervised_restart --starts 12 --bare)."""
 SLURMD_LESS_MS: Final = 18.0
 """slurmd's start while slurmctld is there is in quiet-restarts alone. Outside pods it takes 12 ms, slurmctld's 30
 (worlds/host_costs.yaml), and both containers begin with the same program: so it is slurmctld's in a pod less this.

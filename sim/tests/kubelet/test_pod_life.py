@@ -1,4 +1,4 @@
-"""A pod's life on a node: start, restart, probes, end, and what faults of the node do to it (kubernetes.md 2 to 4)."""
+"""A pod's life on a node: start, restart, end, and what faults of the node do to it (kubernetes.md 2 to 4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.quantity import MIB
-from slurmtwin.models.api_server.objects import Condition, Container, Node, Pod, Probe, Volume
+from slurmtwin.models.api_server.objects import Condition, Container, Node, Pod, Volume
 from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.eviction import EvictionState, read_thresholds
 from slurmtwin.models.kubelet.node_pressure import NodeUse
@@ -211,79 +211,6 @@ def test_a_failed_init_container_of_a_pod_that_never_restarts_fails_it(one_node:
     node.run(20)
     assert node.pod().status.phase == "Failed"
     assert not node.times(STARTED)
-
-
-# probes
-
-
-def test_a_hung_program_is_found_by_three_probes_and_killed_after_its_grace(one_node: Any) -> None:
-    """20 to 31 s + 1 s time-out, then 30 s of grace that SIGTERM is not met in, restart without back-off (X2)."""
-    node = one_node()
-    node.create(Container(name="c", liveness=Probe()))
-    node.at(40, lambda: node.program().freeze())
-    node.run(110)
-    [killing] = node.times(Kind.KUBE_EVENT, reason="Killing")
-    [ended] = node.times(ENDED)
-    assert 61 <= killing <= 71.1
-    assert ended - killing == pytest.approx(30, abs=0.1)
-    assert node.times(STARTED)[1] - ended < 0.4
-    assert node.pod().status.containers[0].restart_count == 1
-
-
-def killed_s(one_node: Any, seed: int, has_run: bool = False, begun_s: float | None = None) -> float:
-    """When a program that hangs at 40 s is killed by its liveness probe, each 10 s."""
-    node = one_node(seed=seed, has_run=has_run)
-    node.create(Container(name="c", liveness=Probe()))
-    if begun_s is not None:
-        probes = node.machine.kubelet.probes
-        node.at(30, lambda: probes.begun_at(node.pod().meta.uid, round(begun_s * SECOND)))
-    node.at(40, lambda: node.program().freeze())
-    node.run(75)
-    return float(node.times(Kind.KUBE_EVENT, reason="Killing")[0])
-
-
-def test_only_a_kubelet_that_has_just_started_spreads_its_probes(one_node: Any) -> None:
-    """worker.go run(): a random part of the period, within the first period of the process."""
-    assert len({killed_s(one_node, seed) for seed in range(4)}) == 4
-    assert len({killed_s(one_node, seed, has_run=True) for seed in range(4)}) == 1
-
-
-def test_probes_tick_as_they_would_from_a_first_image_that_was_there_at_another_time(one_node: Any) -> None:
-    """Each period later is the same, and a part of it later moves every tick."""
-    usual_s = killed_s(one_node, 1, has_run=True, begun_s=2)
-    assert killed_s(one_node, 2, has_run=True, begun_s=12) == usual_s
-    moved_s = killed_s(one_node, 1, has_run=True, begun_s=5)
-    assert (moved_s - usual_s) % 10 == pytest.approx(3)
-
-
-def test_healthy_probes_cost_nothing(one_node: Any) -> None:
-    """A day of a healthy pod with three probes is not simulated tick by tick."""
-    node = one_node()
-    node.create(Container(name="c", liveness=Probe(), readiness=Probe(), startup=Probe()))
-    node.run(60)
-    before = node.env.event_count
-    node.run(86_400)
-    assert node.env.event_count - before < 5
-
-
-def test_a_pod_is_ready_when_its_readiness_probe_says_so(one_node: Any) -> None:
-    """Refused for 12 s: the period is 5 s, and one success is enough; three failures take it away again."""
-    node = one_node(lambda pod, container: Service(ready_ns=12 * SECOND))
-    node.create(Container(name="c", readiness=Probe(period_ns=5 * SECOND)))
-    node.at(40, lambda: node.program().freeze())
-    node.run(80)
-    [started], [ready], [unready] = node.times(STARTED), node.times(Kind.POD_READY), node.times(Kind.POD_UNREADY)
-    assert 12 <= ready - started <= 18
-    assert 51 <= unready <= 57
-
-
-def test_a_startup_probe_that_never_succeeds_restarts_the_container(one_node: Any) -> None:
-    """failureThreshold x period; liveness is not asked before."""
-    node = one_node(lambda pod, container: Service(ready_ns=3600 * SECOND))
-    node.create(Container(name="c", startup=Probe(failures=2), liveness=Probe()))
-    node.run(25)
-    reasons = [said["message"] for _, said in node.rows(Kind.KUBE_EVENT) if said["reason"] == "Killing"]
-    assert reasons == ["Container c failed startup probe, will be restarted"]
 
 
 # kubelet, runtime, machine

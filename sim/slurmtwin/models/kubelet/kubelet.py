@@ -84,7 +84,7 @@ class Kubelet:
         self, env: Environment, server: ApiServer, runtime: ContainerRuntime, node: Node, settings: KubeletSettings,
         draw: Draw, resources: NodeResources | None = None,
         volumes_ready: Callable[[Pod], bool] = lambda pod: True,  # noqa: ARG005
-        is_new: bool = True,
+        has_run: bool = False,
     ) -> None:  # fmt: skip
         self.clock = DaemonClock(env)
         self.runtime = runtime
@@ -98,8 +98,8 @@ class Kubelet:
         self.memory = settings.capacity.memory_capacity or settings.capacity.memory
         self.client = Client(server, self.clock, settings.latency)
         self.started_ns = env.now_ns
-        self._is_new = is_new
-        """It has started now; else it has run for longer than any probe's period."""
+        self._has_run = has_run
+        """For longer than any probe's period; else it has started now."""
         defaults = self.defaults
         now_ns = env.now_ns
         self.relist = Relist(
@@ -434,7 +434,7 @@ class Kubelet:
 
     def _first_probe_ns(self, period_ns: int) -> int:
         """A kubelet that has just started spreads its probes over their period."""
-        spreads = self._is_new and self.clock.now_ns - self.started_ns < period_ns
+        spreads = not self._has_run and self.clock.now_ns - self.started_ns < period_ns
         return self.draw(0, period_ns) if spreads else 0
 
     def probe_of(self, uid: str, name: str, kind: ProbeKind) -> bool | None:

@@ -74,7 +74,7 @@ class Machine:
             return
         kubelet = self.kubelet = Kubelet(
             self.env, self._server, self.runtime, self.node, self.settings, self._draw, self._resources,
-            self._volumes_ready, is_new=not has_run,
+            self._volumes_ready, has_run,
         )  # fmt: skip
         if self.cut_off:
             kubelet.client.cut()

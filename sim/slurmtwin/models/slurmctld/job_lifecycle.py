@@ -20,7 +20,7 @@ from slurmtwin.models.slurmctld.job_purge import Purge, weight
 from slurmtwin.models.slurmctld.job_request import limit_seconds
 from slurmtwin.models.slurmctld.job_start import JobStart
 from slurmtwin.models.slurmctld.job_submit import Submission
-from slurmtwin.models.slurmctld.pending_reason import keep_later
+from slurmtwin.models.slurmctld.pending_reason import set_held
 from slurmtwin.models.slurmctld.preemption_actions import Preemption
 from slurmtwin.models.slurmctld.requeue import Requeues
 from slurmtwin.models.slurmctld.signals import Signals
@@ -213,10 +213,7 @@ class Lifecycle:
     def hold(self, job: Job, reason: str) -> None:
         """Priority 0 (scontrol hold, bad constraints)."""
         ctld = self._ctld
-        job.held = True
-        job.priority = 0
-        job.reason = reason
-        keep_later(ctld, job)
+        set_held(ctld, job, reason)
         ctld.last_job_update_s = ctld.now_s()
         ctld.emit(
             Kind.JOB_HELD, job_id=job.request.job_id, detail=details.of_task(details.reason(reason), job.array_task)

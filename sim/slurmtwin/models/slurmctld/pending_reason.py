@@ -43,13 +43,22 @@ NEVER_INDEPENDENT: Final = frozenset(
 """Reasons with which job_independent() (job_mgr.c) refuses a job at once."""
 
 
-_NOT_KEPT = frozenset({Reason.NONE, Reason.PRIORITY, Reason.RESOURCES})
+_NOT_KEPT: Final = frozenset({Reason.NONE, Reason.PRIORITY, Reason.RESOURCES})
+"""What a build of the queue does not note for the accounting (job_scheduler.c _foreach_build_job_queue())."""
 
 
 def keep_later(ctld: Slurmctld, job: Job) -> None:
     """Its reason has changed: one that says more than that it waits is looked at by the next build of the queue."""
     if job.reason not in _NOT_KEPT:
         ctld.reasons_to_keep[job.slurm_id] = job
+
+
+def set_held(ctld: Slurmctld, job: Job, reason: str) -> None:
+    """Priority 0 until somebody releases it, for this reason."""
+    job.held = True
+    job.priority = 0
+    job.reason = reason
+    keep_later(ctld, job)
 
 
 def keep_a_build_later(ctld: Slurmctld, job: Job) -> None:

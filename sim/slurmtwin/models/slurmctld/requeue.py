@@ -13,7 +13,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.slurmctld import event_details as details
-from slurmtwin.models.slurmctld.pending_reason import keep_a_build_later, keep_later
+from slurmtwin.models.slurmctld.pending_reason import keep_a_build_later, set_held
 from slurmtwin.models.slurmctld.states import JobState, Reason
 
 if TYPE_CHECKING:
@@ -67,13 +67,7 @@ class Requeues:
         job.batch_flag += 1
         if job.batch_flag > self._ctld.conf.controller.max_batch_requeue:
             job.batch_flag = 1
-            self._hold(job, Reason.HOLD_MAX_REQUEUE)
-
-    def _hold(self, job: Job, reason: str) -> None:
-        job.held = True
-        job.priority = 0
-        job.reason = reason
-        keep_later(self._ctld, job)
+            set_held(self._ctld, job, Reason.HOLD_MAX_REQUEUE)
 
     def pending_again(self, job: Job) -> None:
         """batch_requeue_fini(): the nodes are done, the job looks like a new one."""
@@ -117,7 +111,7 @@ class Requeues:
             self.back_to_pending(job)
             self.pending_again(job)
         if hold:
-            self._hold(job, Reason.HELD_USER)
+            set_held(self._ctld, job, Reason.HELD_USER)
             if not job.completing:
                 self._ctld.schedulers.enqueue(job)
         return True
@@ -184,4 +178,4 @@ class Requeues:
         if self.requeue(job, f"prolog failed on {node.name}", JobState.CANCELLED, shown="REQUEUED"):
             self.count_launch(job)
             if hold and not job.held:
-                self._hold(job, Reason.LAUNCH_FAILED_REQUEUED_HELD)
+                set_held(self._ctld, job, Reason.LAUNCH_FAILED_REQUEUED_HELD)
