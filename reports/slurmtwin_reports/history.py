@@ -142,7 +142,9 @@ def fault_of(row: Row) -> dict[str, Any]:
 
 def forgets(row: Row) -> bool:
     """May slurmctld have forgotten something at this row: a crash (slurm.md 5.3), its host gone, or its state lost."""
-    return row.kind == "slurmctld.crashed" or kills_slurmctld(row) or loses_state(row) or takes_its_host(row)
+    if row.kind != "fault.injected":
+        return row.kind == "slurmctld.crashed"
+    return kills_slurmctld(row) or loses_state(row) or takes_its_host(row)
 
 
 HOST_FAULTS: Final = ("kube_node.pause", "kube_node.stop", "kube_node.restart", "kube_node.delete")

@@ -22,6 +22,8 @@ EVENT_FILES: Final = ("events.parquet", "events.jsonl.gz", "events.jsonl")
 _KINDS: Final = frozenset(k.value for k in Kind)
 _REQUIRED: Final = frozenset(c.name for c in COLUMNS if not c.nullable)
 _NAMES: Final = frozenset(c.name for c in COLUMNS)
+_BLOCK: Final = 4_096
+"""Lines that are read in one go."""
 
 
 MOST_KEPT: Final = 65_536
@@ -84,7 +86,8 @@ def load_jobs(folder: Path) -> dict[int, dict[str, Any]]:
     jobs: dict[int, dict[str, Any]] = {}
     if not path.exists():
         return jobs
-    for number, document in _json_lines(path):
+    lines = (line for first, documents in _json_blocks(path) for line in enumerate(documents, first))
+    for number, document in lines:
         job_id = document.get("job_id")
         if not isinstance(job_id, int) or isinstance(job_id, bool):
             raise InputError("a job without the number job_id", Where(str(path), number))
@@ -120,14 +123,11 @@ def _read_lines(path: Path) -> Any:
 
     schema = arrow_schema()
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-    for number, document in _json_lines(path):
-        odd = sorted(set(document) - _NAMES)
-        missing = sorted(name for name in _REQUIRED if document.get(name) is None)
-        if odd or missing:
-            what = f"unknown column {odd[0]}" if odd else f"column {missing[0]} is missing"
-            raise InputError(what, Where(str(path), number))
+    for number, documents in _json_blocks(path):
         for name, values in columns.items():
-            values.append(document.get(name))
+            values += [document.get(name) for document in documents]
+        if not set().union(*documents) <= _NAMES or any(None in columns[name][number - 1 :] for name in _REQUIRED):
+            _say_which(documents, path, number)
     arrays = []
     for column in schema:
         try:
@@ -137,25 +137,57 @@ def _read_lines(path: Path) -> Any:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def _say_which(documents: list[dict[str, Any]], path: Path, first: int) -> None:
+    """Raise InputError for the first of these rows that has a column too many or too few."""
+    for number, document in enumerate(documents, first):
+        odd = sorted(set(document) - _NAMES)
+        missing = sorted(name for name in _REQUIRED if document.get(name) is None)
+        if odd or missing:
+            what = f"unknown column {odd[0]}" if odd else f"column {missing[0]} is missing"
+            raise InputError(what, Where(str(path), number))
+
+
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of each line. Raises InputError for anything that is not one JSON object a line."""
+def _json_blocks(path: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """(number of the first line, objects of that and the next lines). Raises InputError where a line is not one."""
     opener: Any = gzip.open if path.suffix == ".gz" else open
     number = 0
+    lines: list[str] = []
     try:
         with opener(path, "rt", encoding="utf-8") as stream:
             for number, line in enumerate(stream, 1):
-                document = json.loads(line)
-                if not isinstance(document, dict):
-                    raise InputError("a line that is not a JSON object", Where(str(path), number))
-                yield number, document
+                lines.append(line)
+                if len(lines) == _BLOCK:
+                    yield number + 1 - len(lines), _objects(lines, path, number + 1 - len(lines))
+                    lines = []
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"cannot be read to its end: {error}", Where(str(path), number)) from error
+    if lines:
+        yield number + 1 - len(lines), _objects(lines, path, number + 1 - len(lines))
+
+
+def _objects(lines: list[str], path: Path, first: int) -> list[dict[str, Any]]:
+    """The objects of lines, read in one go; one by one where that fails, to say which line is wrong."""
+    try:
+        found = json.loads(f"[{','.join(lines)}]")
+    except (ValueError, RecursionError):
+        found = []
+    if len(found) == len(lines) and all(isinstance(one, dict) for one in found):
+        return list(found)
+    return [_object(line, path, number) for number, line in enumerate(lines, first)]
+
+
+def _object(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", Where(str(path), number)) from error
+    if not isinstance(document, dict):
+        raise InputError("a line that is not a JSON object", Where(str(path), number))
+    return document
 
 
 def _validate(table: Any, path: Path) -> None:

@@ -57,8 +57,8 @@ OWN_PARTITION: Final = {
 """The partition that the world kind writes for a scenario in pods that names none."""
 CHANGED_REPLICATIONS: Final = 100
 """With a parameter halved or doubled: a power of 80 % is known to 4 % from them."""
-
-
+MADE_TOGETHER: Final = 12
+"""Recordings whose replications are made before their tables are kept: enough to keep all processors at work."""
 MADE_ANEW: Final = 7
 """Replications of each recording, beside the first, that are made anew before what is kept of it is taken for today's,
 where others may be made; a plain check makes one."""
@@ -169,7 +169,18 @@ def judge_kept(task: KeptTask) -> Section | None:
 
 
 def _judge_new(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Section]:
-    """Groups of which replications are made."""
+    """Groups of which replications are made: some at a time, so that an end loses those alone that are being made."""
+    out: list[Section] = []
+    part: list[FaultGroup] = []
+    for group in groups:
+        part.append(group)
+        if sum(len(one.folders) for one in part) >= MADE_TOGETHER or group is groups[-1]:
+            out += _judge_part(part, options)
+            part = []
+    return out
+
+
+def _judge_part(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Section]:
     new = [_Group(group, options) for group in groups]
     for one in new:
         one.begin()

@@ -7,9 +7,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import forkserver
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import BaseContext
 from typing import Final, TypeVar
+
+from slurmtwin.engine import garbage
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -18,9 +21,9 @@ Progress = Callable[[int, int], None]
 
 READY: Final = [
     "slurmtwin.campaign.case_run", "slurmtwin.workload.resolve", "slurmtwin_reports.history",
-    "slurmtwin_reports.study_metrics",
+    "slurmtwin_reports.study_metrics", "pyarrow.parquet", "ruamel.yaml",
 ]  # fmt: skip
-"""What a run needs of the program: read once for all workers."""
+"""What a run needs of the program, where it is installed: read once for all workers."""
 
 
 def default_workers() -> int:
@@ -38,6 +41,12 @@ def worker_context() -> BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(READY)
     return context
+
+
+def make_ready() -> None:
+    """Let the server of workers read the program while this process has other things to do."""
+    if worker_context().get_start_method() == "forkserver":
+        forkserver.ensure_running()
 
 
 def end_with_parent() -> None:
@@ -68,13 +77,20 @@ def run_tasks(
     results: dict[int, Result] = {}
     with ProcessPoolExecutor(workers, worker_context(), end_with_parent) as pool:
         order = sorted(range(len(todo)), key=lambda place: -cost(todo[place])) if cost else range(len(todo))
-        futures: dict[Future[Result], int] = {pool.submit(work, todo[place]): place for place in order}
+        futures: dict[Future[Result], int] = {pool.submit(_in_worker, work, todo[place]): place for place in order}
         try:
             _collect(futures, results, len(todo), progress)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [results[place] for place in range(len(todo))]
+
+
+def _in_worker(work: Callable[[Task], Result], task: Task) -> Result:
+    """The task's result. What its process has read by the end of the first one stays: no collection walks it again."""
+    result = work(task)
+    garbage.set_apart()
+    return result
 
 
 def _serial(work: Callable[[Task], Result], todo: Sequence[Task], progress: Progress | None) -> Iterator[Result]:

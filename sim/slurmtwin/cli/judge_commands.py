@@ -128,6 +128,7 @@ def check(
         return replay_plans(paths or (recordings,), core, as_json)
     from slurmtwin.campaign.fault_judging import FaultOptions, find_fault_groups, judge_faults
     from slurmtwin.campaign.judging import comparable, find_cases, judge_cases
+    from slurmtwin.campaign.pool import make_ready
     from slurmtwin.campaign.replications import default_cache, prune
     from slurmtwin_reports.coverage import load_coverage
     from slurmtwin_reports.faults.section import suite_counts, suite_line, suite_rows
@@ -143,6 +144,7 @@ def check(
     from slurmtwin_reports.verdict import exit_code
 
     began = time.monotonic()
+    make_ready()
     accepted = load_known_differences(Path(known))
     with tempfile.TemporaryDirectory(prefix="slurmtwin-check-") as scratch:
         root = _recorded_now(paths, Path(out or scratch) / "real") if live else Path(recordings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -61,13 +62,17 @@ class RandomStreams:
 
     def uniform_ns(self, name: str, low_ns: int, high_ns: int) -> Stream:
         """Whole nanoseconds, low <= x < high (low == high: always low)."""
-        source = self.generator(name)
         if high_ns <= low_ns:
             return Stream(lambda n: [low_ns] * n)
-        return Stream(lambda n: source.integers(low_ns, high_ns, n))
+        source = self._when_drawn(name)
+        return Stream(lambda n: source().integers(low_ns, high_ns, n))
 
     def choice_ns(self, name: str, values_ns: list[int]) -> Stream:
         """Bootstrap from measured values."""
-        source = self.generator(name)
+        source = self._when_drawn(name)
         values = np.asarray(values_ns, dtype=np.int64)
-        return Stream(lambda n: values[source.integers(0, len(values), n)])
+        return Stream(lambda n: values[source().integers(0, len(values), n)])
+
+    def _when_drawn(self, name: str) -> Callable[[], np.random.Generator]:
+        """The named stream's generator, made at its first draw: most streams of a run draw nothing."""
+        return lru_cache(maxsize=None)(partial(self.generator, name))

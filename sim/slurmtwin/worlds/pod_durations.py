@@ -227,6 +227,7 @@ def durations_file(recorded_ns: int, processor: str = "") -> Path:
     return OTHER_PROCESSORS.get(processor) or (*later, *earlier, POD_DURATIONS_FILE)[0]
 
 
+@lru_cache(maxsize=1)
 def calibrated_on() -> frozenset[str]:
     """The run_id of each quiet run that durations come from, of all batches: no verdict rests on those."""
     files = (POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values())

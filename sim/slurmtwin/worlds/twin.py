@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import resource
 import time as wall_clock
@@ -27,6 +26,7 @@ from slurmtwin.contract.manifest import (
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import JobAction, PartitionAction, ReservationAction, Scenario
 from slurmtwin.contract.several_clusters import dispatch_of, has_several
+from slurmtwin.engine import garbage
 from slurmtwin.engine.environment import Environment, RunBudget
 from slurmtwin.engine.event_sink import EventSink, detail_text
 from slurmtwin.engine.random_streams import RandomStreams
@@ -58,14 +58,6 @@ if TYPE_CHECKING:
 STALL_NS: Final = 30 * DAY
 """A run in which no job has started or ended for so long, and none runs, will not move any more."""
 _FEW: Final = 10_000
-_GC_THRESHOLDS: Final = (20_000, 5, 2)
-"""Nearly all of a run is freed by reference count. Daemons that died are rings: a slurmctld that was killed is some ten
-objects a node, old enough that full collections alone free it. So those are not rare; CPython itself makes none before
-a quarter of the heap is new. What was there before the run is left alone.
-"""
-_ROWS_LEFT: Final = 5_000
-"""Worlds that are over are rings as well, and freeze() would keep them for good: they are freed before a run when those
-since the last time had so many rows (20 runs of a fault scenario, 10 MB)."""
 _NO_PROGRAMS: Final = ("/bin/true", "/usr/bin/true")
 """Power-saving programs that do nothing: the scenario's own faults stop and start the slurmds."""
 
@@ -279,7 +271,8 @@ def run_scenario(
     stream = resolve(scenario, base, options.seed) if jobs is None else None
     requests: Iterable[JobRequest] = stream if stream is not None else jobs or ()
     folder = options.folder
-    run_id = sha256_text(f"{scenario.model_dump_json(by_alias=True)}|twin|{options.seed}|{options.replication}")[:16]
+    written = scenario.model_dump_json(by_alias=True)
+    run_id = sha256_text(f"{written}|twin|{options.seed}|{options.replication}")[:16]
     began_ns, began_cpu = wall_clock.monotonic_ns(), wall_clock.process_time_ns()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -290,10 +283,10 @@ def run_scenario(
     sink.close()
     wall_ns = wall_clock.monotonic_ns() - began_ns
     cpu_ns = wall_clock.process_time_ns() - began_cpu
-    manifest = _manifest(scenario, conf, options, world, core, wall_ns, cpu_ns)
+    manifest = _manifest(scenario, sha256_text(written), conf, options, world, core, wall_ns, cpu_ns)
     run = Run("twin", scenario.name, options.seed, sink.event_hash, sink.count, why, manifest, folder, sink.kept)
     if folder is not None:
-        resolved = json.dumps(json.loads(scenario.model_dump_json(by_alias=True)), indent=1, sort_keys=True)
+        resolved = json.dumps(json.loads(written), indent=1, sort_keys=True)
         write_atomic(folder / "scenario.resolved.json", resolved + "\n")
         write_manifest(folder, manifest)
     return run
@@ -358,16 +351,6 @@ def not_modelled(scenario: Scenario) -> str:
     return ""
 
 
-_rows_left: list[int] = []
-"""Of each run since worlds were freed."""
-
-
-def _free_worlds() -> None:
-    if sum(_rows_left) >= _ROWS_LEFT:
-        _rows_left.clear()
-        gc.collect()
-
-
 def _play(
     scenario: Scenario, conf: ClusterConf, options: TwinOptions, spool: RequestSpool, run_id: str
 ) -> tuple[TwinWorld, dict[str, str]]:
@@ -376,50 +359,44 @@ def _play(
     reason = scenario_reason(scenario, options, first)
     if reason is None:
         spool.keep()
-    _free_worlds()
-    thresholds = gc.get_threshold()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    gc.freeze()
     events = options.folder / "events.parquet" if options.folder else None
     place = (run_id, "twin", events, options.keep)
     requests = spool.taken()
-    world, sink = _world(scenario, conf, requests, options, place)
-    try:
-        if options.on_start is not None:
-            options.on_start(world)
-        world.start()
-        if reason is None:
-            try:
-                reason = play_compiled(world, first[0], requests)
-            except NotPlainError as error:
-                reason = str(error)
-                sink.abandon()
-                world, sink = _world(scenario, conf, spool.again(), options, place)
-                world.start()
-        if reason is not None:
-            budget = scenario.budget
-            world.env.run_within(RunBudget(budget.max_events, budget.max_time, budget.wall_limit))
-    except BaseException:
-        sink.abandon()
-        raise
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
+    with garbage.run_apart():
+        world, sink = _world(scenario, conf, requests, options, place)
+        try:
+            if options.on_start is not None:
+                options.on_start(world)
+            world.start()
+            if reason is None:
+                try:
+                    reason = play_compiled(world, first[0], requests)
+                except NotPlainError as error:
+                    reason = str(error)
+                    sink.abandon()
+                    world, sink = _world(scenario, conf, spool.again(), options, place)
+                    world.start()
+            if reason is not None:
+                budget = scenario.budget
+                world.env.run_within(RunBudget(budget.max_events, budget.max_time, budget.wall_limit))
+        except BaseException:
+            sink.abandon()
+            raise
     world.finish()
-    _rows_left.append(world.sink.count)
+    garbage.left(world.sink.count)
     return world, {"name": "compiled" if reason is None else "twin", "why": reason or "a plain run"}
 
 
 def _manifest(
-    scenario: Scenario, conf: ClusterConf, options: TwinOptions, world: TwinWorld, core: dict[str, str], wall_ns: int,
-    cpu_ns: int,
+    scenario: Scenario, scenario_sha256: str, conf: ClusterConf, options: TwinOptions, world: TwinWorld,
+    core: dict[str, str], wall_ns: int, cpu_ns: int,
 ) -> Manifest:  # fmt: skip
     wall_s = wall_ns / SECOND
     events = world.sink.count
     return Manifest(
         world="twin",
         scenario=scenario.name,
-        scenario_sha256=sha256_text(scenario.model_dump_json(by_alias=True)),
+        scenario_sha256=scenario_sha256,
         seed=options.seed,
         replication=options.replication,
         software={**software_block(), "slurm": conf.version},

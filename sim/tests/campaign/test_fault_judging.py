@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.scenario import Scenario, SlurmSection, load_scenario
+from slurmtwin.engine import garbage
 from slurmtwin.engine.random_streams import generator
 from slurmtwin.worlds import twin
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE
@@ -74,6 +76,13 @@ def stand_in(one: Replication) -> Sequence[Event]:
 def deaf(one: Replication) -> Sequence[Event]:
     """A twin that always evicts after 90 s, whatever the toleration."""
     return rows(one.times.fault_ns[0], 90 * SECOND)
+
+
+def ended(one: Replication) -> Sequence[Event]:
+    """stand_in, but somebody ends the program while replications of the second scenario are made."""
+    if one.scenario.name == "case-b" and one.number:
+        raise KeyboardInterrupt
+    return stand_in(one)
 
 
 def crashed(one: Replication) -> Sequence[Event]:
@@ -173,6 +182,18 @@ def test_kept_replications_are_read_again(folder: Path) -> None:
     assert len(list(cache.iterdir())) == 2 * len(batches_made)
     prune(cache, 5)
     assert len(list(cache.iterdir())) == 5
+
+
+def test_an_end_loses_only_what_is_being_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are kept as scenarios are finished, and the next check makes the others alone."""
+    monkeypatch.setattr(fault_judging, "MADE_TOGETHER", 4)
+    (folder / "case-b.yaml").write_text(SCENARIO.replace("name: case", "name: case-b"))
+    shutil.copytree(folder / "recordings" / "case", folder / "recordings" / "case-b")
+    groups = find_fault_groups([folder / "case.yaml", folder / "case-b.yaml"], folder / "recordings")
+    options = FaultOptions(workers=1, kept=folder / "kept", world=ended)
+    with pytest.raises(KeyboardInterrupt):
+        judge_faults(groups, options)
+    assert [path.name for path in (folder / "kept").iterdir()] == ["case-26.05.npz"]
 
 
 def test_a_further_repetition_leaves_the_replications_of_the_others(folder: Path) -> None:
@@ -444,7 +465,7 @@ def test_worlds_that_are_over_are_freed(monkeypatch: pytest.MonkeyPatch) -> None
     """A worker makes thousands of replications: what is left of them is bounded, not one world after the other."""
     group = find_fault_groups([Path("scenarios/faults/x1-controller-crash.yaml")])[0]
     gc.collect()
-    monkeypatch.setattr(twin, "_ROWS_LEFT", 800)
+    monkeypatch.setattr(garbage, "ROWS_LEFT", 800)
     (batch,) = batches(group.path, group.folders[0], group.version, Variant(), 12)
     run_batch(batch)
     assert sum(isinstance(one, twin.TwinWorld) for one in gc.get_objects()) <= 4

@@ -74,13 +74,14 @@ def test_dear_tasks_begin_first_and_results_come_in_the_tasks_order(monkeypatch:
 
         def __exit__(self, *_: object) -> None: ...
 
-        def submit(self, work: Any, task: int) -> Future[int]:
+        def submit(self, in_worker: Any, work: Any, task: int) -> Future[int]:
             begun.append(task)
             done: Future[int] = Future()
-            done.set_result(work(task))
+            done.set_result(in_worker(work, task))
             return done
 
     monkeypatch.setattr(pool, "ProcessPoolExecutor", Executor)
+    monkeypatch.setattr(pool.garbage, "set_apart", lambda: None)
     tasks: Iterable[int] = [3, 1, 4, 2]
     assert pool.run_tasks(lambda task: -task, tasks, 2, cost=lambda task: task) == [-3, -1, -4, -2]
     assert begun == [4, 3, 2, 1]
