@@ -169,6 +169,8 @@ class _Process:
         self._decisions = Decisions(StandingCore() if operator._core is own_plan else operator._core)
         self._found: dict[str, tuple[PodView, ...]] = {}
         """uid of a node set -> its pods as the last pass found them."""
+        self._in_place: set[str] = set()
+        """uids of pods that are seen to have been told of their place, which nobody takes back."""
         self._turn = 0
         """Passes of an earlier one are given up."""
         self._queue = self._new_queue()
@@ -395,9 +397,17 @@ class _Process:
 
         That is behind the changes of nodes; a kubelet syncs a pod whose annotations are other ones.
         """
+        if len(self._in_place) > 2 * len(pods):
+            self._in_place.clear()  # most are gone
         for view in pods:
+            if view.uid in self._in_place or not view.kube_node:
+                continue
             pod = self.pods.get(f"{item.meta.namespace}/{view.name}")
-            if view.kube_node and pod is not None and pod.meta.uid == view.uid and PLACED not in pod.meta.annotations:
+            if pod is None or pod.meta.uid != view.uid:
+                continue
+            if PLACED in pod.meta.annotations:
+                self._in_place.add(view.uid)
+            else:
                 self.client.patch(Pod, pod.meta.key, placed, uid=view.uid)
 
     def _look(self, item: Custom) -> Looked:

@@ -12,6 +12,7 @@ import pytest
 
 from slurmtwin.campaign import pool
 from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.engine import garbage
 from slurmtwin_operator.designs import load_design
 from slurmtwin_reports.load import MOST_KEPT, TableRows
 
@@ -81,7 +82,7 @@ def test_dear_tasks_begin_first_and_results_come_in_the_tasks_order(monkeypatch:
             return done
 
     monkeypatch.setattr(pool, "ProcessPoolExecutor", Executor)
-    monkeypatch.setattr(pool.garbage, "set_apart", lambda: None)
+    monkeypatch.setattr(garbage, "set_apart", lambda: None)
     tasks: Iterable[int] = [3, 1, 4, 2]
     assert pool.run_tasks(lambda task: -task, tasks, 2, cost=lambda task: task) == [-3, -1, -4, -2]
     assert begun == [4, 3, 2, 1]
