@@ -49,7 +49,7 @@ from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, possible_shares, usual_durations
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS, ClusterFaults
-from slurmtwin.worlds.pod_limits import growth, limited_start
+from slurmtwin.worlds.pod_limits import growth, late_fill, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
@@ -78,10 +78,6 @@ LEAD_NS: Final = 14 * SECOND
 SETTLED_NS: Final = 2 * SECOND
 """The cluster itself is there so long before anything is created in it."""
 GRACE: Final = "node-monitor-grace-period"
-SLURMD_BYTES: Final = 5 << 20
-"""What slurmd frees when the kernel takes it (models/slurm_pods/settings.py)."""
-START_BYTES: Final = 6 << 20
-"""What its start needs at most beyond that: runc's init, a Go program of some MiB, in the container's cgroup."""
 API_BACK_NS: Final = (2 * SECOND, 5 * SECOND)
 """The kubelet hears of a manifest at once (pkg/kubelet/config/file_linux.go watches the folder by inotify; each 20 s it
 looks besides); the container and the server take the rest."""
@@ -399,8 +395,7 @@ class KubePart:
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
             slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
             growth=growth(world), fill=world.draw("volume-fill"),
-            late_fill=world.streams.uniform_ns("volume.late", 0, SLURMD_BYTES),
-            start_peak=world.streams.uniform_ns("slurmd.peak", 0, START_BYTES),
+            late_fill=late_fill(world),
             machine_memory=pod_objects.NODE_MEMORY,
             resolver_ns=resolver_ns, resolver_phase=world.streams.uniform_ns("resolver", 0, resolver_ns),
             resolves=lambda: self.faults.resolves(),

@@ -142,6 +142,15 @@ def test_a_full_volume_takes_slurmd_and_takes_it_again_with_the_next_job(pods_ri
     assert 10 <= starts[3] - kills[1] <= 16.3
 
 
+def test_a_job_that_stopped_writing_at_once_has_room_again(pods_rig: Any) -> None:
+    """Recorded in x63-oom-slurmd, 12 times of 30: its shell and `head` are gone, and nothing dies a second time."""
+    rig = pods_rig([LONG], memory_mib=256, guaranteed=False, late_fill=lambda: 0)
+    rig.at(30, lambda: rig.programs.fill(rig.slurm_id(), GIB))
+    rig.run(160)
+    assert len(rig.times(ENDED, "apiserver", app="slurmd", reason="OOMKilled")) == 1
+    assert len(rig.times(Kind.JOB_STARTED, job=1)) == 2
+
+
 def test_a_start_that_needs_more_than_the_full_volume_leaves_is_killed_again_and_again(pods_rig: Any) -> None:
     """Recorded in x63-oom-slurmd, first repetition: CrashLoopBackOff, requeue only when pings fail (DOWN)."""
     rig = pods_rig([LONG], memory_mib=256, guaranteed=False, late_fill=lambda: 5 * MIB)

@@ -82,8 +82,7 @@ class DaemonProgram:
     def _run(self) -> None:
         place = self.place
         assert place is not None
-        memory = self._memory() + self.settings.start_peak()
-        self._daemon = Process(self.role, memory, place.cgroup.score_adj, main=self.process == "main")
+        self._daemon = Process(self.role, self._memory(), place.cgroup.score_adj, main=self.process == "main")
         place.cgroup.processes.append(self._daemon)
         if self._supervisor is not None:
             self._supervisor.started()

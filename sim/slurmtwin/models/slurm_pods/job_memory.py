@@ -37,14 +37,17 @@ class JobMemory:
         """A child grows without end: until a limit, or the machine's memory, is met, in one go to that moment."""
         if self.child is not None:
             return
-        self.child = Process(self.script.owner, 0, self.script.score_adj)
-        self._place.cgroup.processes.append(self.child)
+        self._fork(self._settings.grower_memory)
         free = max(0, self._limit() - self._place.cgroup.used)
         if self._limit():
             steps = free // self._settings.growth.step + 1
             self._call = self._place.clock.call_in(
                 self._takes_ns(steps), self._grown, steps * self._settings.growth.step
             )
+
+    def _fork(self, memory: int) -> None:
+        self.child = Process(self.script.owner, memory, self.script.score_adj)
+        self._place.cgroup.processes.append(self.child)
 
     def _takes_ns(self, steps: int) -> int:
         """Python's start and so many steps with the sleeps between them, within the container's CPU limit."""
@@ -62,7 +65,7 @@ class JobMemory:
     def _grown(self, size: int) -> None:
         self._call = None
         if self.child is not None:
-            self.child.memory = size
+            self.child.memory = self._settings.grower_memory + size
             self._place.memory_changed()
 
     def fill(self, size: int) -> None:
@@ -70,6 +73,7 @@ class JobMemory:
 
         It stops where the volume is full, or where the kernel acts: then it has filled some of what was freed.
         """
+        self._fork(self._settings.filler_memory)
         cgroup = self._place.cgroup
         limit = self._limit()
         free = max(0, limit - cgroup.used) if limit else size
@@ -84,11 +88,17 @@ class JobMemory:
         free = max(0, limit - cgroup.used) if limit else size
         if free >= size:
             cgroup.volume_pages += size
+            self._child_leaves()
         else:
             cgroup.volume_pages += free + 1
         self._place.memory_changed()
         if free < size:
             self._place.late_pages(min(size - free - 1, self._settings.late_fill()))
+
+    def _child_leaves(self) -> None:
+        processes, child = self._place.cgroup.processes, self.child
+        processes[:] = [process for process in processes if process is not child]
+        self.child = None
 
     def process_killed(self, process: Process) -> None:
         """SIGKILL to its child: the script ends with 137. To the script itself: it ends by the signal."""

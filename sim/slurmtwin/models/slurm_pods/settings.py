@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slurmtwin.contract.clock import MS, SECOND, US
-from slurmtwin.contract.quantity import MIB
+from slurmtwin.contract.quantity import KIB, MIB
 
 Draw = Callable[[], int]
 
@@ -41,8 +41,9 @@ class Growth:
 class DaemonPods:
     """Settings of all Slurm pods of one cluster.
 
-    Sizes are resident memory of the daemons in the recorded pods (docs/surprises.md X63: slurmd 4 MB); they decide who
-    is killed only where a limit is of their own order.
+    Sizes are what the container's cgroup counts (docs/surprises.md X63, `python -m slurmtwin_e2e.kind.full_volume`):
+    a worker with a job needs 7.4 to 7.6 MiB, and slurmd alone 4.6 to 4.8. They decide who is killed, and who finds room
+    to start again, only where a limit is of their own order.
     """
 
     slurmctld_begin: Draw = lambda: 0
@@ -87,18 +88,18 @@ class DaemonPods:
     """startsecs: a process that ends sooner counts as a failed start."""
     supervisor_retries: int = 3
     """startretries: then it stays down (FATAL). The n-th retry waits n s."""
-    slurmd_memory: int = 5 * MIB
+    slurmd_memory: int = 4_813 * KIB
     slurmctld_memory: int = 12 * MIB
     livez: bool = True
     """slurmctld and slurmd serve /livez, as 26.05 does. Before it, a probe only opens a TCP connection, and the kernel
     accepts that for a process that stands still, too (recorded in x2 on 22.05)."""
     supervisor_memory: int = 22 * MIB
-    stepd_memory: int = 4 * MIB
-    script_memory: int = 3 * MIB
-    start_peak: Draw = lambda: 4 * MIB
-    """Bytes that a daemon's start needs beyond that, for a moment (runc's init runs in the container's cgroup). A draw:
-    of the restarts into a full volume some lived and some did not (recorded in x63-oom-slurmd).
-    """
+    stepd_memory: int = 1_741 * KIB
+    script_memory: int = 1_126 * KIB
+    grower_memory: int = 9 * MIB // 2
+    """The Python process that outgrows a pod, before it does."""
+    filler_memory: int = 358 * KIB
+    """The shell and its `head` that fill a volume, which are gone when the job runs again."""
     machine_memory: int = 0
     """What a job without a limit can take of its machine; 0: it grows no further than it may."""
     privileged: bool = False
@@ -107,6 +108,6 @@ class DaemonPods:
     fill: Draw = lambda: 960 * US
     """What a job takes to write a MiB into a memory-backed volume."""
     late_fill: Draw = lambda: 2 * MIB
-    """Bytes that such a job still writes into what the first victim freed, before it is killed with its container: a
-    draw up to slurmd's memory. They decide whether the next slurmd finds room to start (recorded in x63-oom-slurmd).
+    """Bytes that such a job still writes into what the first victim freed, before it is killed with its container.
+    They decide whether the next slurmd, and then the job, finds room (recorded in x63-oom-slurmd).
     """
