@@ -157,7 +157,8 @@ class Observer:
                 state = job.state.name + ("+COMPLETING" if job.completing else "")
                 self._note(Kind.JOB_STATE, job_id=job.id, detail=detail_text(state=state, reason=job.reason))
         if len(self._jobs) > KEPT_JOBS + 2 * len(ctld.jobs):
-            self._jobs = {number: said for number, said in self._jobs.items() if number in ctld.jobs}
+            there = {job.id for job in ctld.jobs.values()}
+            self._jobs = {number: said for number, said in self._jobs.items() if number in there}
 
     def _changed_jobs(self, ctld: Slurmctld) -> Iterable[Job]:
         """Jobs that may be listed otherwise than last time, in the order of the table."""

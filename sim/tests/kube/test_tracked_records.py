@@ -20,6 +20,7 @@ from slurmtwin.models.slurmctld.saved_records import SavedNode, SavedRecords
 from slurmtwin.models.slurmctld.slurmctld import Slurmctld
 from slurmtwin.models.slurmctld.states import NodeBase
 from slurmtwin.models.slurmctld.tables import Job
+from slurmtwin.worlds import pod_observer
 from slurmtwin.worlds.pod_observer import Observer
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -122,20 +123,25 @@ def test_records_that_are_gone_are_forgotten() -> None:
 
 @pytest.mark.parametrize("name", ["x1-slinky", "x14-state-lost", "x41-slinky", "x62-slurmd-crash-main", "x87-array"])
 def test_an_observer_that_looks_at_changes_misses_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each look every node and every job of its own number was noted as it is."""
+    """After each look every node and every job of its own number was noted as it is; the others are forgotten."""
     look, looks = Observer._list, []
+    numbered_otherwise: list[bool] = []
+    monkeypatch.setattr(pod_observer, "KEPT_JOBS", -1_000_000)
 
     def checked(self: Observer, ctld: Slurmctld) -> None:
         look(self, ctld)
         numbers = Counter(job.id for job in ctld.jobs.values())
         for job in ctld.jobs.values():
             if numbers[job.id] == 1:
+                numbered_otherwise.append(job.id != job.slurm_id)
                 assert self._jobs[job.id] == (job.state, bool(job.completing), job.reason)
         for node in ctld.nodes.nodes:
             if node.base not in (NodeBase.UNKNOWN, NodeBase.FUTURE):
                 assert self._nodes[node.name] == "+".join(node_words(ctld, node))
+        assert set(self._jobs) == set(numbers)
         looks.append(len(numbers))
 
     monkeypatch.setattr(Observer, "_list", checked)
     play(name)
     assert max(looks) > 0
+    assert any(numbered_otherwise) is (name == "x1-slinky")
