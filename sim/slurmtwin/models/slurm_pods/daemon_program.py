@@ -116,9 +116,11 @@ class DaemonProgram:
     def _told(self, _argument: object) -> None:
         """The daemon gets SIGTERM; the container ends behind it."""
         assert self.place is not None
+        after_ns = 0
         if self._daemon is not None:
             self._end_daemon(clean=True)
-        after_ns = self.settings.supervisor_ends() if self._supervisor is not None else 0
+            if self._supervisor is not None:
+                after_ns = self.settings.supervisor_ends(self.role)
         self._call = self.place.clock.call_in(self.settings.stop() + after_ns, self._gone, 0)
 
     def _gone(self, code: int) -> None:

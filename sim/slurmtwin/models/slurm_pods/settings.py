@@ -82,8 +82,9 @@ class DaemonPods:
     supervisor_hears: Draw = lambda: 0
     """SIGTERM to supervisord until it tells its program: it waits in poll(), which Python takes up again after a signal
     (PEP 475), up to 1 s."""
-    supervisor_ends: Draw = lambda: 0
-    """Its program has ended until supervisord does: at once, or a round later where it looked before the exit."""
+    supervisor_ends: Callable[[str], int] = lambda _role: 0
+    """Its program, of that role, has ended until supervisord does: at once, or a round later where it looked before the
+    exit. One whose program was down before does not wait."""
     supervisor_start_ns: int = SECOND
     """startsecs: a process that ends sooner counts as a failed start."""
     supervisor_retries: int = 3
