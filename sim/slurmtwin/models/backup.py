@@ -1,7 +1,7 @@
 """A backup controller that stands by: polls, heartbeat, takeover (slurm.md 5.1; backup.c run_backup()).
 
-A round of its loop sleeps a second and takes a little more. It polls in the first round in which the clock's whole
-seconds are SlurmctldTimeout / 3 past those of the last poll. While the primary answers, polls change nothing and none
+A round of its loop sleeps a second and takes a little more; one that polls waits for the answers as well. It polls in the
+first round in which the clock's whole seconds are SlurmctldTimeout / 3 past those of the last poll. While the primary answers, polls change nothing and none
 is played out: their times are known, so the last good one is, too. Only a primary that does not answer makes them real.
 """
 
@@ -34,7 +34,7 @@ class BackupWatch:
         self._guarded = conf.version != "22.05"
         """Since 23.11 the heartbeat must be readable and unchanged over two failed polls."""
         self._began_ns = clock.now_ns
-        """Rounds count from then: it stood by, or a ping that was waited for has ended."""
+        """Rounds count from then: it stood by, or a poll has ended."""
         self._poll_ns = clock.now_ns + (SETUP_PAUSE_S + 1) * self._round_ns
         """The next poll."""
         self._last_good_ns = clock.now_ns
@@ -78,8 +78,10 @@ class BackupWatch:
             self._began_ns = self._next_round_ns(now_ns)
             self._poll_ns = self._began_ns + (SETUP_PAUSE_S + 1) * self._round_ns
         while self._was_fine and self._poll_ns <= now_ns:
-            self._last_good_ns = max(self._last_good_ns, self._poll_ns)
-            self._poll_ns = self._behind_ns(self._poll_ns, self._poll_ns + 1)
+            asked_ns = self._poll_ns
+            self._last_good_ns = max(self._last_good_ns, asked_ns)
+            self._began_ns = asked_ns + self._cluster.standby_ping()
+            self._poll_ns = self._behind_ns(asked_ns, asked_ns + 1)
         self._was_fine = fine = self._primary_answers()
         if fine:
             self._cancel()
@@ -95,7 +97,8 @@ class BackupWatch:
         """One poll of a primary that does not answer (a frozen or cut off one is waited for, MessageTimeout long)."""
         cluster = self._cluster
         frozen = any(c.frozen or c.unheard for c in cluster.controllers[: self._controller.index])
-        lasts_ns = cluster.conf.timers.message_timeout_ns + cluster.hung_ping() if frozen else 0
+        waits_ns = cluster.conf.timers.message_timeout_ns
+        lasts_ns = waits_ns + cluster.hung_ping() if frozen else cluster.standby_ping()
         self._poll_call = self._clock.call_in(lasts_ns, self._polled, self._clock.now_ns)
 
     def _polled(self, asked_ns: int) -> None:

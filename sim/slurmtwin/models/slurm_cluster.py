@@ -79,6 +79,8 @@ class SlurmCluster:
         self.shutdown_wait_ns = SHUTDOWN_WAIT_NS
         self.standby_round: Callable[[], int] = lambda: 0
         """What a round of a standby takes beyond its second."""
+        self.standby_ping: Callable[[], int] = lambda: 0
+        """What its poll of controllers that answer, or refuse, takes."""
         self.hung_ping: Callable[[], int] = lambda: 0
         """What its ping of a controller that hangs takes beyond MessageTimeout."""
         self.takeover_load: Callable[[], int] = lambda: 0

@@ -35,10 +35,11 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_505_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_0730.json")),
     (1_795_519_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_1130.json")),
     (1_795_533_300 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_1515.json")),
+    (1_795_574_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
-another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC have quiet runs of their own hours.
-"""
+another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, and those of 25 November since
+02:40, have quiet runs of their own hours."""
 OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
     "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
 }
@@ -106,46 +107,60 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon.json": {
         "container-start-behind": (100.0, 0.12),
         "supervisor-start": (68.0, 0.06),
-        "standby-round": (0.4, 0.25),
+        "standby-round": (0.15, 0.25),
+        "standby-ping": (2.7, 0.48),
         "hung-ping": (8.3, 0.3),
         "takeover-load": (6.0, 0.27),
     },
     "pod_durations_2026_11_24.json": {
         **_TRY_ON_24,
         "container-start-behind": (126.0, 0.19),
-        "standby-round": (0.43, 0.18),
+        "standby-round": (0.16, 0.18),
+        "standby-ping": (2.9, 0.48),
         "hung-ping": (13.1, 0.15),
         "takeover-load": (8.2, 0.2),
     },
     "pod_durations_2026_11_24_0730.json": {
         **_TRY_ON_24,
         "container-start-behind": (122.0, 0.09),
-        "standby-round": (0.32, 0.18),
+        "standby-round": (0.12, 0.18),
+        "standby-ping": (2.2, 0.48),
         "hung-ping": (9.6, 0.15),
         "takeover-load": (6.0, 0.2),
     },
     "pod_durations_2026_11_24_1130.json": {
         "container-start-behind": (124.0, 0.13),
-        "standby-round": (0.39, 0.18),
+        "standby-round": (0.15, 0.18),
+        "standby-ping": (2.6, 0.48),
         "hung-ping": (11.8, 0.15),
         "takeover-load": (7.4, 0.2),
     },
     "pod_durations_2026_11_24_1515.json": {
         "container-start-behind": (140.0, 0.24),
-        "standby-round": (0.32, 0.3),
+        "standby-round": (0.12, 0.3),
+        "standby-ping": (2.2, 0.48),
         "hung-ping": (12.2, 0.15),
         "takeover-load": (6.0, 0.39),
+    },
+    "pod_durations_2026_11_25.json": {
+        "container-start-behind": (0.0, 0.0),
+        "standby-round": (0.09, 0.14),
+        "standby-ping": (1.6, 0.48),
+        "hung-ping": (0.0, 0.15),
+        "takeover-load": (4.0, 0.3),
     },
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of
 slurmd's container under supervisord took 1.122 to 1.138 s without a cluster (slurmtwin_e2e.kind.supervised_restart
---starts), of which slurmd has 61 ms. A standby's round is that of 32 takeovers there: 24 whose log was looked at
-twice a second had 0.42 ms, eight 0.32. Of 24 November since 07:30 UTC it and what a standby takes beside a frozen
-primary are those of 32 takeovers in that hour beside an idle cluster (standby_rounds, then --hangs --takeovers 12
---round-ms 0.316), as on the Xeon: 9.6 ms a ping (5 without that cluster) and 4 to 10 ms until it serves; before, and
-from 11:30 to 15:15, by as much more as slurmctld's start took then, 100 and 90 ms to 73. Since 15:15 a round and a
-takeover are those of 16 takeovers in that hour, eight of them beside a scenario's pods, and a ping is scaled."""
+--starts), of which slurmd has 61 ms. What a standby takes beside a
+frozen primary and until it serves was measured on the Xeon, on 24 November at 07:30 UTC (32 takeovers beside an idle
+cluster: standby_rounds, then --hangs --takeovers 12 --round-ms 0.316; 9.6 ms a ping, 5 without that cluster, and 4 to
+10 ms until it serves) and, but for the ping, at 15:15 and on 25 November (16 takeovers each); the others by as much more
+as slurmctld's start took then. Its rounds and polls are of 25 November: 16 takeovers took 0.239 ms a round with their
+polls, which are 1.44 ms between two containers, so a round alone takes 0.09; beside pods of two scenarios 19 polls took
+1.62 ms (1.1 to 3.9, once 8.1; standby_pings). Elsewhere both by as much more as takeovers of that hour took a round
+with their polls: 0.40 on the Xeon, 0.43, 0.32, 0.39 and 0.32 on 24 November (the first and third by slurmctld's start)."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {"stepd.lingers": (6, 800), "slurmctld.orders_first": (8, 32)}
 """What happens now and then -> (how often it did, of how many times).
 
@@ -177,11 +192,11 @@ OF_BURSTS: Final = "launch-among"
 """Likewise: without it scripts do not wait for each other."""
 OF_EVICTIONS: Final = "eviction"
 """Likewise: without it a drain's evictions take two requests, and all pods are marked at once."""
-OF_ROUNDS: Final = "standby-round"
-"""Likewise: without it a standby is late in each round as slurmctld's loop is when it wakes, by its mean."""
+OF_ROUNDS: Final = ("standby-round", "standby-ping")
+"""Likewise: without them a standby is late in each round as slurmctld's loop is when it wakes, by its mean."""
 OF_ENDS: Final = "end-told"
 """Likewise: without it a container's end is told as any other status is."""
-_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS, OF_EVICTIONS, OF_ROUNDS, OF_ENDS))
+_MAY_LACK: Final = frozenset((*OF_PAIRS, *OF_MOUNTS, OF_BURSTS, OF_EVICTIONS, *OF_ROUNDS, OF_ENDS))
 
 Durations = dict[str, tuple[int, ...]]
 

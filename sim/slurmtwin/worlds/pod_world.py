@@ -114,6 +114,8 @@ class PodWorld(TwinWorld):
         self.kube = KubePart(self, scenario, options, sink)
         self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)
         self.cluster.standby_round = self._standby_round()
+        if self.has("standby-ping"):
+            self.cluster.standby_ping = self.draw("standby-ping")
         self.cluster.hung_ping, self.cluster.takeover_load = self.draw("hung-ping"), self.draw("takeover-load")
         self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
         self._attach_state(scenario, conf, sink)

@@ -240,6 +240,18 @@ def test_a_standbys_rounds_take_more_than_their_second(rig: Callable[..., Any]) 
     assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(103.206)]
 
 
+def test_a_standbys_poll_takes_its_time_as_well(rig: Callable[..., Any]) -> None:
+    """Polls at 6.012 s, then each 40 s: three of 30 ms before the order, and the one that finds nobody."""
+    r = rig("26.05", SlurmctldHost="a,b")
+    backup = r.cluster.controller("b")
+    r.cluster.standby_round, r.cluster.standby_ping = (lambda: 2 * MS), (lambda: 30 * MS)
+    backup.stand_by()
+    r.until(100.5)
+    backup.takeover_command()
+    r.until(110)
+    assert r.times(Kind.SLURMCTLD_TOOK_OVER) == [pytest.approx(103.206 + 4 * 0.03)]
+
+
 def test_a_standby_polls_when_whole_seconds_are_a_third_of_the_timeout_apart(rig: Callable[..., Any]) -> None:
     """Rounds of 1.1 s: polls at 6.6, 46.2, 86.9, 126.5, 166.1 and 206.8 s, where time(NULL) is 40 past the last."""
     r = rig("22.05", SlurmctldHost="a,b")
