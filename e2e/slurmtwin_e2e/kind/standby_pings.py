@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -72,8 +73,8 @@ def follow(pid: int) -> str:
 
 def rounds_ms(text: str) -> list[float]:
     """Of strace's lines: what each round took beyond its second."""
-    began_s = [float(line.split()[0]) for line in text.splitlines() if "clock_nanosleep(" in line and "tv_sec=1," in line]
-    return [(behind - before - 1) * 1000 for before, behind in zip(began_s, began_s[1:], strict=False)]
+    sleeps = (line for line in text.splitlines() if "clock_nanosleep(" in line and "tv_sec=1," in line)
+    return [(behind - before - 1) * 1000 for before, behind in pairwise(float(line.split()[0]) for line in sleeps)]
 
 
 def summary(found: Sequence[float]) -> dict[str, Any]:
@@ -101,7 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise EnvironmentMissingError("strace, and root, are needed", hint="apt-get install strace")
     scenario = without_fault(options.seconds)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_once, attach(options.cluster), scenario, list(listed_jobs(scenario)), say, repetition=1)
+        cluster, jobs = attach(options.cluster), list(listed_jobs(scenario))
+        running = pool.submit(run_once, cluster, scenario, jobs, say, repetition=1)
         pid = standby_pid()
         time.sleep(SETTLES_S)
         text = follow(pid)

@@ -74,8 +74,8 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's
-pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11
-and 27 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without one; neither
+pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11,
+27 and 10 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without one; neither
 quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which were killed
 one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the
 kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
@@ -143,10 +143,10 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "takeover-load": (6.0, 0.39),
     },
     "pod_durations_2026_11_25.json": {
-        "container-start-behind": (0.0, 0.0),
+        "container-start-behind": (112.0, 0.16),
         "standby-round": (0.09, 0.14),
         "standby-ping": (1.6, 0.48),
-        "hung-ping": (0.0, 0.15),
+        "hung-ping": (8.1, 0.15),
         "takeover-load": (4.0, 0.3),
     },
 }
@@ -156,11 +156,12 @@ slurmd's container under supervisord took 1.122 to 1.138 s without a cluster (sl
 --starts), of which slurmd has 61 ms. What a standby takes beside a
 frozen primary and until it serves was measured on the Xeon, on 24 November at 07:30 UTC (32 takeovers beside an idle
 cluster: standby_rounds, then --hangs --takeovers 12 --round-ms 0.316; 9.6 ms a ping, 5 without that cluster, and 4 to
-10 ms until it serves) and, but for the ping, at 15:15 and on 25 November (16 takeovers each); the others by as much more
-as slurmctld's start took then. Its rounds and polls are of 25 November: 16 takeovers took 0.239 ms a round with their
-polls, which are 1.44 ms between two containers, so a round alone takes 0.09; beside pods of two scenarios 19 polls took
-1.62 ms (1.1 to 3.9, once 8.1; standby_pings). Elsewhere both by as much more as takeovers of that hour took a round
-with their polls: 0.40 on the Xeon, 0.43, 0.32, 0.39 and 0.32 on 24 November (the first and third by slurmctld's start)."""
+10 ms until it serves) and, but for the ping, at 15:15 and on 25 November (16 takeovers each); the others by as much
+more as slurmctld's start took then. Its rounds and polls are of 25 November: 16 takeovers took 0.239 ms a round with
+their polls, which are 1.44 ms between two containers, so a round alone takes 0.09; beside pods of two scenarios 19
+polls took 1.62 ms (1.1 to 3.9, once 8.1; standby_pings). Elsewhere both by as much more as takeovers of that hour took
+a round with their polls: 0.40 on the Xeon, 0.43, 0.32, 0.39 and 0.32 on 24 November (the first and third by
+slurmctld's start)."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {"stepd.lingers": (6, 800), "slurmctld.orders_first": (8, 32)}
 """What happens now and then -> (how often it did, of how many times).
 
