@@ -53,7 +53,7 @@ def standby_pid() -> int:
         if found:
             return min(found)
         time.sleep(0.3)
-    raise EnvironmentMissingError(f"no slurmctld on {HOSTS[1]} within {COMES_UP_S:.0f} s", hint="is the cluster here?")
+    raise EnvironmentMissingError(f"no slurmctld on {HOSTS[1]} within {COMES_UP_S:.0f} s: is the cluster on this host?")
 
 
 def _is_standby(comm: Path) -> bool:
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=190, help="how long it stands by")
     options = parser.parse_args(arguments)
     if os.geteuid() != 0 or shutil.which("strace") is None:
-        raise EnvironmentMissingError("strace, and root, are needed", hint="apt-get install strace")
+        raise EnvironmentMissingError("strace, and root, are needed: apt-get install strace")
     scenario = without_fault(options.seconds)
     with ThreadPoolExecutor(1) as pool:
         cluster, jobs = attach(options.cluster), list(listed_jobs(scenario))

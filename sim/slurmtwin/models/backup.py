@@ -1,9 +1,9 @@
 """A backup controller that stands by: polls, heartbeat, takeover (slurm.md 5.1; backup.c run_backup()).
 
 A round of its loop sleeps a second and takes a little more; one that polls waits for the answers as well. It polls in
-the first round in which the clock's whole seconds are SlurmctldTimeout / 3 past those of the last poll. While the primary
-answers, polls change nothing and none is played out: their times are known, so the last good one is, too. Only a primary
-that does not answer makes them real.
+the first round in which the clock's whole seconds are SlurmctldTimeout / 3 past those of the last poll. While the
+primary answers, polls change nothing and none is played out: their times are known, so the last good one is, too. Only
+a primary that does not answer makes them real.
 """
 
 from __future__ import annotations
