@@ -79,9 +79,9 @@ def rounds_ms(text: str) -> list[float]:
 
 def summary(found: Sequence[float]) -> dict[str, Any]:
     """The median round, and the law of what polls take more (median and sigma of the logarithm), in ms; the polls are
-    those POLLS_EACH rounds apart that took most in all."""
+    those POLLS_EACH rounds apart whose median is most."""
     turns = [list(range(first, len(found), POLLS_EACH)) for first in range(min(POLLS_EACH, len(found)))]
-    polls = max(turns, key=lambda turn: sum(found[place] for place in turn), default=[])
+    polls = max(turns, key=lambda turn: median(found[place] for place in turn), default=[])
     others = [took for place, took in enumerate(found) if place not in polls]
     round_ms = median(others) if others else 0.0
     more = [found[place] - round_ms for place in polls]
