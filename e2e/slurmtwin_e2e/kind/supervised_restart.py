@@ -69,12 +69,18 @@ def measure_starts(version: str, role: str, count: int, bare: bool = False) -> l
         for _ in range(count):
             docker("exec", names[role], "rm", "--force", f"/var/log/slurm/{role}.log")
             docker("restart", "--time", "1", names[role])
-            began = docker("inspect", "--format", "{{.State.StartedAt}}", names[role]).stdout.strip()
+            began_s = stamp_s(names[role], "StartedAt")
             line = docker("exec", names[role], "bash", "-c", SERVED, "served", role, SERVES[role], limit_s=60).stdout
             served_s = said_s(line, SERVES[role])
             assert served_s is not None
-            found.append(served_s - datetime.fromisoformat(began[:26] + "+00:00").timestamp())
+            found.append(served_s - began_s)
     return found
+
+
+def stamp_s(name: str, stamp: str) -> float:
+    """What Docker has of that container as StartedAt or FinishedAt, in unix seconds."""
+    text = docker("inspect", "--format", f"{{{{.State.{stamp}}}}}", name).stdout.strip()
+    return datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00").timestamp()
 
 
 def spans(text: str) -> Iterator[float]:

@@ -12,13 +12,12 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from statistics import median
 from typing import Any, Final
 
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin_e2e.docker import docker
-from slurmtwin_e2e.kind.supervised_restart import ROUND_S, SCENARIO, SERVED, SERVES, daemons
+from slurmtwin_e2e.kind.supervised_restart import ROUND_S, SCENARIO, SERVED, SERVES, daemons, stamp_s
 
 ENDS_S: Final = 0.04
 """What supervisord itself takes to end."""
@@ -31,8 +30,8 @@ fi
 sleep "3.$((100 + RANDOM % 900))"
 echo "$EPOCHREALTIME"; kill -TERM 1
 """
-"""usage: ROLE DOWN; says when SIGTERM was sent, in unix seconds. slurmctld is the oldest so named, slurmscriptd
-is as well. One that serves since less than a second may die of SIGTERM, and is started again."""
+"""usage: ROLE DOWN; says when SIGTERM was sent, in unix seconds. slurmctld is the oldest so named: slurmscriptd
+bears the name as well. One that serves since less than a second may die of SIGTERM, and is started again."""
 
 
 def measure(version: str, role: str, down: bool, count: int) -> list[float]:
@@ -45,16 +44,11 @@ def measure(version: str, role: str, down: bool, count: int) -> list[float]:
             docker("exec", name, "bash", "-c", SERVED, "served", role, SERVES[role], limit_s=60)
             sent_s = float(docker("exec", name, "bash", "-c", STOP, "stop", role, str(int(down)), check=False).stdout)
             docker("wait", name, limit_s=60)
-            found.append(_ended_s(name) - sent_s)
+            found.append(stamp_s(name, "FinishedAt") - sent_s)
             docker("start", name)
             docker("exec", name, "rm", "--force", f"/var/log/slurm/{role}.log")
             time.sleep(1)
     return found
-
-
-def _ended_s(name: str) -> float:
-    ended = docker("inspect", "--format", "{{.State.FinishedAt}}", name).stdout.strip()
-    return datetime.fromisoformat(ended[:26].rstrip("Z") + "+00:00").timestamp()
 
 
 def summary(found: Sequence[float]) -> dict[str, Any]:
