@@ -44,6 +44,28 @@ def test_a_sync_names_its_pod() -> None:
     assert (row.kind, json.loads(row.detail or "")) == (Kind.POD_SYNCED, {"pod": "st-x1/w-0"})
 
 
+def test_a_probe_that_succeeds_names_its_pod_its_container_and_its_kind() -> None:
+    """Each line of prober.go, written right behind the answer."""
+    line = (
+        "1795316933.482542 node kubelet[3559]: I1122 03:08:53.478285    3559 prober.go:111] "
+        '"Probe succeeded" probeType="Liveness" pod="st-x1/w-0" podUID="64a705ae-3b65" containerName="slurmd"\n'
+    )
+    [row] = parse(line, "node")
+    told = {"pod": "st-x1/w-0", "container": "slurmd", "probe": "liveness"}
+    assert (row.kind, json.loads(row.detail or "")) == (Kind.POD_PROBED, told)
+
+
+def test_of_a_probes_successes_the_first_three_and_the_last_before_each_fault_are_kept() -> None:
+    """Its ticks stand for as long as its pod lives."""
+
+    def probed(at_s: int, probe: str) -> Event:
+        return Event(at_s * SECOND, Kind.POD_PROBED, "kubelet", detail=probe)
+
+    rows = [probed(at, probe) for at in range(1, 90, 10) for probe in ("liveness", "readiness")]
+    found = {(row.t_ns // SECOND, row.detail) for row in kept(iter(rows), [52 * SECOND, 55 * SECOND, 80 * SECOND])}
+    assert found == {(at, probe) for at in (1, 11, 21, 51, 71) for probe in ("liveness", "readiness")}
+
+
 def test_other_lines_are_no_rows() -> None:
     """Housekeeping, and what another program writes."""
     other = RELIST.replace('"GenericPLEG: Relisting"', '"SyncLoop (housekeeping)"')
@@ -61,5 +83,9 @@ def test_of_relists_those_around_a_fault_are_kept_and_every_sync() -> None:
 def test_kubelets_are_told_to_log_it() -> None:
     """By file, so that nothing else of that verbosity is written."""
     assert spec.kubelet_patch(Kubelet())["logging"] == {
-        "vmodule": [{"filePattern": "generic", "verbosity": 5}, {"filePattern": "kubelet", "verbosity": 4}]
+        "vmodule": [
+            {"filePattern": "generic", "verbosity": 5},
+            {"filePattern": "kubelet", "verbosity": 4},
+            {"filePattern": "prober", "verbosity": 3},
+        ]
     }

@@ -19,8 +19,8 @@ _BY_SUBJECT: Final = {
     "sched": 3, "node": 4, "slurmd": 5, "script": 5, "job": 6, "client": 7,
 }  # fmt: skip
 _LEFT_OUT: Final = (
-    "kube.event", "kubelet.relisted", "pod.synced", "clock.measured", "container.pinned", "node.state", "job.state",
-    "job.pending",
+    "kube.event", "kubelet.relisted", "pod.synced", "pod.probed", "clock.measured", "container.pinned", "node.state",
+    "job.state", "job.pending",
 )  # fmt: skip
 _QUIET: Final = ("lease.renewed", "sched.main_pass", "sched.backfill_cycle", "sched.priority_pass", "node.pinged",
                  "slurmctld.saved", "job.planned")  # fmt: skip

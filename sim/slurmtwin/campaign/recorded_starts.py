@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from statistics import median_low
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.cluster_faults import WAITING
@@ -23,6 +23,8 @@ from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 from slurmtwin.worlds.start_times import StartTimes
 
+Seen = TypeVar("Seen")
+
 OF_RECORDS: Final = frozenset({"node.update", "node.create", "node.delete"})
 """Faults that change slurmctld's records alone: no kubelet hears of them, and its looks go on as they stood."""
 MOST_LAG_MS: Final = 8
@@ -31,6 +33,8 @@ MOST_LAG_MS: Final = 8
 MARKS_NS: Final = 400 * MS
 """A pass of slurm-operator has written its pods so long behind its status: the last sync of a worker by a label comes
 84 to 248 ms behind it in four runs of x22-slinky, 20 to 22 ms for each write before it."""
+SEEN_LATE_NS: Final = 2 * SECOND
+"""A busy collector sees a new pod up to 0.7 s late, when its kubelet may have begun with it."""
 FEWEST_ROUNDS: Final = 10
 """Of the loop of 22.05: over fewer of them its sleeps differ too much."""
 
@@ -61,6 +65,8 @@ class RecordedStarts:
         self._leases: dict[str, int] = {}
         self._relists: dict[str, list[int]] = {}
         self._syncs: dict[str, int] = {}
+        self._entered: dict[str, int] = {}
+        self._probes: dict[str, dict[str, tuple[int, ...]]] = {}
         self._images: dict[str, int] = {}
         self._names: dict[str, str] = {}
         """Pod -> what it is called in StartTimes."""
@@ -131,7 +137,7 @@ class RecordedStarts:
         elif kind in (Kind.POD_CREATED, Kind.OBJECT_CHANGED) and row.actor == "collector":
             seen = json.loads(row.detail)
             if kind == Kind.POD_CREATED:
-                self._images.pop(str(seen.get("pod")).rpartition("/")[2], None)
+                self._made(str(seen.get("pod")), at_ns)
             if seen.get("resource") == "RestApi" or seen.get("app") == "slurmrestd":
                 self._first("rest_ns", at_ns)
             elif seen.get("app") == "slurmd":
@@ -143,11 +149,23 @@ class RecordedStarts:
         elif kind == Kind.POD_SYNCED:
             pod = str(json.loads(row.detail)["pod"])
             self._syncs[pod] = at_ns
+            self._entered.setdefault(pod, at_ns)
             self._marked(pod, at_ns)
+        elif kind == Kind.POD_PROBED:
+            seen = json.loads(row.detail)
+            probes, name = self._probes.setdefault(str(seen["pod"]), {}), f"{seen['container']}/{seen['probe']}"
+            probes[name] = (*probes.get(name, ()), at_ns)
         elif row.node and kind == Kind.POD_SCHEDULED:
             seen = json.loads(row.detail)
             name = self._names[str(seen.get("pod"))] = _pod_name(seen)
             self._pods[name] = kube_node(row.node)
+
+    def _made(self, pod: str, at_ns: int) -> None:
+        """A pod was made, perhaps anew: what was seen of one with its name is not of it."""
+        self._images.pop(pod.rpartition("/")[2], None)
+        self._probes.pop(pod, None)
+        if self._entered.get(pod, at_ns) < at_ns - SEEN_LATE_NS:
+            del self._entered[pod]
 
     def _node_set(self, name: str, generation: int, at_ns: int) -> None:
         """It changed and its spec did not: its status was written, at the end of a pass."""
@@ -198,8 +216,10 @@ class RecordedStarts:
         round_ns = self._rounds.mean_ns() if self._rounds is not None else None
         return {
             "relist_ns": self._relisted(),
-            "sync_ns": self._synced(),
+            "sync_ns": self._called(self._syncs),
             "image_ns": self._imaged(),
+            "entered_ns": self._called(self._entered),
+            "probed_ns": self._called(self._probes),
             "round_ns": round_ns,
             **self._stood,
         }
@@ -217,9 +237,9 @@ class RecordedStarts:
         called = {pod.rpartition("/")[2]: name for pod, name in self._names.items()}
         return {called[pod]: at_ns for pod, at_ns in self._images.items() if pod in called}
 
-    def _synced(self) -> dict[str, int]:
-        """Of pods with one name the last one counts."""
-        return {self._names.get(pod, pod.rpartition("/")[2]): at_ns for pod, at_ns in self._syncs.items()}
+    def _called(self, of_pods: Mapping[str, Seen]) -> dict[str, Seen]:
+        """By names of StartTimes. Of pods with one name the last one counts."""
+        return {self._names.get(pod, pod.rpartition("/")[2]): seen for pod, seen in of_pods.items()}
 
 
 class Rounds:

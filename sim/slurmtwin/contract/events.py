@@ -109,6 +109,7 @@ class Kind(StrEnum):
     LEASE_RENEWED = "lease.renewed"  # the kubelet's lease of a node
     KUBELET_RELISTED = "kubelet.relisted"  # it looked at its containers; rows around faults only
     POD_SYNCED = "pod.synced"  # the kubelet began a sync of the pod; detail.pod
+    POD_PROBED = "pod.probed"  # a probe of it succeeded, some of them; detail.pod, container, probe
     CLAIM_BOUND = "claim.bound"
     CLAIM_LOST = "claim.lost"
     KUBE_EVENT = "kube.event"  # detail.reason, about, message

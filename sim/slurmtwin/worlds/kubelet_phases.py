@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from slurmtwin.contract.clock import MS
 from slurmtwin.models.api_server.objects import Pod
-from slurmtwin.models.kubelet.defaults import RESYNC_NS
+from slurmtwin.models.kubelet.defaults import RESYNC_NS, VOLUME_POLL_NS
 from slurmtwin.worlds.pod_durations import EARLIER_BATCHES
 
 if TYPE_CHECKING:
@@ -20,9 +20,17 @@ if TYPE_CHECKING:
     from slurmtwin.engine.environment import Environment
     from slurmtwin.engine.random_streams import RandomStreams
     from slurmtwin.models.kubelet.machine import Machine
+    from slurmtwin.models.kubelet.probe_loop import ProbeLoops
     from slurmtwin.models.kubelet.relist import Ticks
     from slurmtwin.worlds.start_times import StartTimes
 
+Seen = TypeVar("Seen")
+
+LOOKS_BEGIN_NS: Final = 12 * MS
+"""From a pod's first sync until its mounts are waited for: cgroups and folders. Refused probes of 29 pods of
+op-rest-away and x9-takeover: 22 ticked a whole number of looks behind their sync and 6 to 41 ms, median 13."""
+LEAST_SANDBOX_NS: Final = 100 * MS
+"""No sandbox of theirs took less."""
 REMOUNT_NS: Final = 100 * MS
 """A sync asks for the pod's volumes anew: the populator's loop takes that up, the reconciler's mounts, each within so
 long (volume_manager.go, desiredStateOfWorldPopulatorLoopSleepPeriod and reconcilerLoopSleepPeriod)."""
@@ -35,6 +43,15 @@ ROUNDS_EXIT_NS: Final = (60 * MS, 260 * MS)
 """In the earlier batches the harness read long pages each 10 s, and some faults fell on such a round
 (docs/fault-verdicts.md): of that time's runs relists 89, 105 and 212 ms after a SIGKILL still saw the process
 run, those 133, 159 and 211 ms after it did not."""
+
+
+def mounts_looks_ns(entered_ns: int, image_ns: int) -> list[int]:
+    """The looks at a pod's mounts that may have found them made, between its first sync and its first image.
+
+    The first one of all comes before anything is mounted (WaitForAttachAndMount(), volume_manager.go).
+    """
+    begin_ns = entered_ns + LOOKS_BEGIN_NS
+    return list(range(begin_ns + VOLUME_POLL_NS, image_ns - LEAST_SANDBOX_NS, VOLUME_POLL_NS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +107,7 @@ class KubeletPhases:
         self._usual_ns = usual_ns
         """A kubelet's own pause between two relists, as no verdict has scaled it."""
         range_ns = ROUNDS_EXIT_NS if times.epoch_ns < EARLIER_BATCHES[-1][0] else EXIT_NS
+        self._looks = streams.generator("volumes.looks")
         self._exit = streams.uniform_ns("runtime.exit", *range_ns)
 
     def start(self, env: Environment) -> None:
@@ -97,19 +115,32 @@ class KubeletPhases:
         for name, (last_ns, pause_ns) in self._times.relist_ns.items():
             if name in self._machines and last_ns >= env.now_ns:
                 env.call_at(last_ns, self._relisted, (name, max(0, pause_ns - self._usual_ns)))
-        if self._times.image_ns:
+        if self._times.image_ns or self._times.probed_ns:
             env.call_at(max(0, env.now_ns), self._probed)
 
     def _probed(self, _: object) -> None:
-        """Probes tick from the end of a pod's mounts on, which nothing shows; its first image is there a sandbox later
-        (prober_manager.go AddPod, called by SyncPod)."""
         for machine in self._machines.values():
-            if machine.kubelet is None:
-                continue
-            for uid, worker in machine.kubelet.workers.items():
-                at_ns = self._of_pod(self._times.image_ns, worker.pod)
-                if at_ns is not None:
-                    machine.kubelet.probes.begun_at(uid, at_ns)
+            if machine.kubelet is not None:
+                for uid, worker in machine.kubelet.workers.items():
+                    self._stand(machine.kubelet.probes, uid, worker.pod)
+
+    def _stand(self, probes: ProbeLoops, uid: str, pod: Pod) -> None:
+        """A pod's probes tick from the end of its mounts on (prober_manager.go AddPod, called by SyncPod), which
+        nothing shows where its kubelet logs no probes.
+
+        The mounts are looked at each 300 ms from the first sync on, and the first image is there a sandbox later: the
+        looks between the two are equally likely. Without the sync the sandbox is as the twin draws it.
+        """
+        image_ns, entered_ns = self._of_pod(self._times.image_ns, pod), self._of_pod(self._times.entered_ns, pod)
+        if image_ns is not None:
+            looks = [] if entered_ns is None else mounts_looks_ns(entered_ns, image_ns)
+            if looks:
+                probes.stand_on(uid, looks[int(self._looks.integers(len(looks)))])
+            else:
+                probes.begun_at(uid, image_ns)
+        for probe, times_ns in (self._of_pod(self._times.probed_ns, pod) or {}).items():
+            container, _, kind = probe.rpartition("/")
+            probes.stand(uid, container, kind, times_ns)
 
     def _relisted(self, mark: tuple[str, int]) -> None:
         """The pause begins when a relist has ended (generic.go, wait.Until): what it takes moves the next one."""
@@ -128,5 +159,5 @@ class KubeletPhases:
         return LastSync(pod.meta.uid, at_ns, machine.kubelet.sync_ticks)
 
     @staticmethod
-    def _of_pod(times_ns: Mapping[str, int], pod: Pod) -> int | None:
+    def _of_pod(times_ns: Mapping[str, Seen], pod: Pod) -> Seen | None:
         return times_ns.get(pod.meta.name, times_ns.get(pod.meta.labels.get("app", "")))

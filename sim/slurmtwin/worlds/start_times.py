@@ -61,6 +61,10 @@ class StartTimes:
     """Pod (named as in pod_node) -> the begin of its last sync before the first fault."""
     image_ns: Mapping[str, int] = field(default_factory=dict)
     """Pod (named as in pod_node) of the scenario's begin -> its first image was there."""
+    entered_ns: Mapping[str, int] = field(default_factory=dict)
+    """Likewise the begin of its first sync, which waits for its mounts."""
+    probed_ns: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    """Pod (named as in pod_node) -> CONTAINER/PROBE -> successes of the probe before the first fault."""
     pings: tuple[tuple[int, str], ...] = ()
     """Ticks of the ping cycle before the first fault of a run in pods, and the nodes that were asked (a hostlist)."""
     full_pass_ns: int | None = None

@@ -275,6 +275,35 @@ def test_the_first_image_of_each_pod_that_stands_is_known() -> None:
     assert found.image_ns == {"w-0": -18 * SECOND, "slurmctld": -14 * SECOND}
 
 
+def test_the_first_sync_of_each_pod_and_its_probes_are_known() -> None:
+    """Of a pod that was made anew the new one's; a busy collector sees a pod when its kubelet has begun with it."""
+
+    def made(t_s: float, pod_name: str) -> Event:
+        return Event(round(t_s * SECOND), Kind.POD_CREATED, "collector", detail=json.dumps({"pod": f"ns/{pod_name}"}))
+
+    def probed(t_s: float, pod_name: str, probe: str) -> Event:
+        told = {"pod": f"ns/{pod_name}", "container": "slurmd", "probe": probe}
+        return Event(round(t_s * SECOND), Kind.POD_PROBED, "kubelet", node="dev-worker", detail=json.dumps(told))
+
+    fault = {"at": "20s", "kind": "process.signal", "target": "slurmctld"}
+    nodes = [{"NodeName": "w-[0-1]"}]
+    document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": nodes}, "faults": [fault], "pods": {}}
+    rows = [
+        Event(-50 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
+        made(-40, "w-0"), sync(-39, "w-0"), probed(-35, "w-0", "startup"), sync(-24.5, "w-1"), made(-24, "w-1"),
+        made(-20, "w-0"), sync(-19, "w-0"), sync(-16, "w-0"),
+        probed(7, "w-0", "liveness"), probed(12, "w-0", "readiness"), probed(17, "w-0", "liveness"),
+        Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})),
+        probed(27, "w-0", "liveness"),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document), rows)
+    assert found.entered_ns == {"w-0": -19 * SECOND, "w-1": -24.5 * SECOND}
+    assert found.probed_ns == {
+        "w-0": {"slurmd/liveness": (7 * SECOND, 17 * SECOND), "slurmd/readiness": (12 * SECOND,)}
+    }
+
+
 def test_a_fault_of_slurms_records_leaves_the_looks_of_kubelets_as_they_stood() -> None:
     """x69: a node is drained 40 s before its machine is tainted; of that a kubelet hears."""
     drain = {"at": "5s", "kind": "node.update", "target": "w-0", "state": "DRAIN"}

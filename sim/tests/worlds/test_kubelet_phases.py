@@ -23,6 +23,7 @@ from slurmtwin.worlds.kubelet_phases import (
     KubeletPhases,
     LastSync,
     Resync,
+    mounts_looks_ns,
 )
 from slurmtwin.worlds.pod_durations import EARLIER_BATCHES, still_durations
 from slurmtwin.worlds.start_times import StartTimes
@@ -155,3 +156,28 @@ def test_probes_tick_from_a_sandbox_before_a_recorded_first_image(image_s: int) 
     found = (row for row in rows("x9-takeover", times, replication=image_s + 30) if row.t_ns > FAULT_NS)
     failed_ns = next(row.t_ns for row in found if row.kind is Kind.KUBE_EVENT and '"Unhealthy"' in (row.detail or ""))
     assert 0 < (image_s * SECOND - failed_ns) % (10 * SECOND) < SECOND
+
+
+def failed_s(number: int, **known: object) -> float:
+    """When the old primary of x9 is refused a probe first, of a replication."""
+    times = StartTimes(slurmctld_ns=-20 * SECOND, slurmd_ns=-19 * SECOND, fault_ns=(FAULT_NS,), **known)
+    found = (row for row in rows("x9-takeover", times, replication=number) if row.t_ns > FAULT_NS)
+    failed = next(row for row in found if row.kind is Kind.KUBE_EVENT and '"Unhealthy"' in (row.detail or ""))
+    return failed.t_ns / SECOND
+
+
+def test_probes_tick_from_one_of_the_mounts_looks_between_the_first_sync_and_the_first_image() -> None:
+    """300 ms apart and 12 ms behind the sync; the first of them finds nothing mounted, a sandbox takes 0.1 s."""
+    known = {"image_ns": {"slurmctld-0": -17 * SECOND}, "entered_ns": {"slurmctld-0": -18 * SECOND}}
+    looks = {round((failed_s(number, **known) + 18 - 0.012) % 10, 1) for number in range(12)}
+    assert looks == {0.3, 0.6}
+    assert mounts_looks_ns(0, 400 * MS) == []
+
+
+def test_probes_tick_as_their_kubelet_has_logged_them() -> None:
+    """The image and the sync tell less; of three answers one was the soonest, some ms behind its tick."""
+    known = {
+        "image_ns": {"slurmctld-0": -17 * SECOND}, "entered_ns": {"slurmctld-0": -18 * SECOND},
+        "probed_ns": {"slurmctld-0": {"slurmctld/liveness": (-3_100 * MS, 6_500 * MS, 16_600 * MS)}},
+    }  # fmt: skip
+    assert [round(failed_s(number, **known) % 10, 1) for number in range(3)] == [6.5] * 3

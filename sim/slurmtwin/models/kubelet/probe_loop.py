@@ -7,7 +7,7 @@ Source: pkg/kubelet/prober/{worker,prober_manager}.go, v1.34.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from slurmtwin.models.kubelet.probes import Answer, Probed, ProbeKind, ProbeWorker, Step
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from slurmtwin.models.api_server.objects import Container, Pod
 
 KINDS: tuple[ProbeKind, ...] = ("startup", "liveness", "readiness")
+
+
+def soonest_ns(answers_ns: Sequence[int], period_ns: int) -> int:
+    """Of answers to ticks a period apart the one that came the soonest; none is half a period later than another."""
+    first_ns = answers_ns[0]
+    return min(answers_ns, key=lambda at_ns: (at_ns - first_ns + period_ns // 2) % period_ns)
 
 
 class ProbeOwner(Protocol):
@@ -163,6 +169,17 @@ class ProbeLoops:
         if begun_ns is not None:
             for loop in self._loops[uid].values():
                 loop.stand(at_ns - (begun_ns - self._added_ns[uid]))
+
+    def stand(self, uid: str, name: str, kind: str, answers_ns: Sequence[int]) -> None:
+        """A container's probe was answered at these times, of which the one soonest behind its tick counts."""
+        for (container, known), loop in self._loops.get(uid, {}).items():
+            if (container, known) == (name, kind):
+                loop.stand(soonest_ns(answers_ns, loop.worker.spec.period_ns))
+
+    def stand_on(self, uid: str, at_ns: int) -> None:
+        """All probes of a pod began at this time."""
+        for loop in self._loops.get(uid, {}).values():
+            loop.stand(at_ns)
 
     def result(self, uid: str, name: str, kind: ProbeKind, container_id: str) -> bool | None:
         """The result for that run of the container; None: no such probe, or not looked at yet."""
