@@ -289,6 +289,31 @@ def test_a_look_is_one_of_many_where_nothing_held_it_up(
     assert end.looked is looked
 
 
+@pytest.mark.parametrize(
+    ("kind", "error", "stopped", "low_ms", "high_ms"),
+    [
+        ("client.refused", "timed out", False, 10_000, 10_250),
+        ("client.refused", "[Errno 111] Connection refused", False, 10_000, 11_250),
+        ("client.answered", "", True, 11_000, 11_250),
+        ("client.answered", "", False, 10_000, 11_250),
+    ],
+)
+def test_a_probe_that_waited_in_vain_tells_where_its_answer_changed(
+    kind: str, error: str, stopped: bool, low_ms: int, high_ms: int
+) -> None:
+    """One that timed out met nobody from its begin on; one that a stopped process had taken ends with that process."""
+    fault = {"fault": {"kind": "process.freeze" if stopped else "pod.delete", "target": "slurmctld"}}
+    detail = {"asked": "livez"} | ({"error": error} if error else {})
+    events = [
+        Event(SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps(fault)),
+        Event(10_625 * MS, Kind(kind), "observer", detail=json.dumps(detail), t_err_ns=625 * MS),
+    ]
+    end = all_marks(rows_of_events(events), [phase(end={"kind": kind})])[0].end
+    assert end is not None
+    assert (end.t_ns - end.err_ns, end.t_ns + end.err_ns) == (low_ms * MS, high_ms * MS)
+    assert end.looked is (high_ms - low_ms == 250)
+
+
 def test_an_injection_keeps_the_recorded_stamp() -> None:
     """The twin's lies where the recorded one may have: its stamp is the recording's, and has no further error."""
     exact = np.array([9_970_000_000, 10_030_000_000, NEVER], dtype=np.int64)

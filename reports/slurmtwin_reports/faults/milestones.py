@@ -20,10 +20,14 @@ from slurmtwin_reports.history import Row
 HALF_SECOND: Final = SECOND // 2
 PROBED: Final = (250 * MS, 300 * MS)
 POLLED: Final = (SECOND, 1100 * MS)
+PROBES: Final = ("client.answered", "client.refused")
 LOOKS_NS: Final = {"client.answered": PROBED, "client.refused": PROBED, "node.state": POLLED, "job.state": POLLED}
 """Kind of an observer's row -> from one look until the next is answered, at least and while nothing holds one up: it
 asks controllers each 0.25 s and slurmrestd each second (e2e/slurm_images/files/observer.py). The row of a first look is
 as wide as its request alone."""
+ASKED_NS: Final = SECOND
+"""PROBE_LIMIT_S there: so long a probe waits for an answer. Its row reaches from the begin of the probe before to its
+own end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +121,44 @@ def _marks(rows: Sequence[Row], phase: Phase, after_ns: int | None) -> Marks:
     start = find(rows, phase.start, after_ns)
     if start is None:
         return Marks(None, None)
+    stopped = any(row.kind == "fault.injected" and _stops(row) for row in rows)
     own = phase.end.model_copy(update={"nth": 1}) if phase.end == phase.start else phase.end
     later = (row for row in rows if row.seq != start.seq)
     end = find(later, own, start.t_ns - start.t_err_ns)
-    return Marks(_mark(start), None if end is None else _mark(end))
+    return Marks(_mark(start, stopped), None if end is None else _mark(end, stopped))
 
 
-def _mark(row: Row) -> Mark:
+def _stops(injected: Row) -> bool:
+    return bool(injected.details.get("fault", {}).get("kind") == "process.freeze")
+
+
+def _mark(row: Row, stopped: bool) -> Mark:
+    """stopped: the run has a process that stands still, and takes what it is asked."""
     cut = row.actor == "apiserver" and row.t_err_ns >= HALF_SECOND
     pinned = row.kind == "fault.injected" and row.actor == "fault"
-    return Mark(row.t_ns, row.t_err_ns, cut, row.seq, pinned, _looked(row))
+    low_ns, high_ns = row.t_ns - row.t_err_ns, row.t_ns + row.t_err_ns
+    if row.actor == "observer" and row.kind in PROBES and row.details.get("asked") == "livez":
+        low_ns, high_ns = _within(row, low_ns, high_ns, stopped)
+    err_ns = (high_ns - low_ns) // 2
+    return Mark(low_ns + err_ns, err_ns, cut, row.seq, pinned, _looked(row, err_ns))
 
 
-def _looked(row: Row) -> bool:
+def _within(row: Row, low_ns: int, high_ns: int, stopped: bool) -> tuple[int, int]:
+    """Where in the row of a probe the answer can have changed.
+
+    One that timed out met nobody from its own begin on: the change came before that. And one that a stopped process had
+    taken ends with that process: who answers the next came after that.
+    """
+    if row.kind == "client.refused" and row.details.get("error") == "timed out":
+        return low_ns, max(high_ns - ASKED_NS, low_ns)
+    if row.kind == "client.answered" and stopped:
+        return max(low_ns, high_ns - PROBED[0]), high_ns
+    return low_ns, high_ns
+
+
+def _looked(row: Row, err_ns: int) -> bool:
     """Of an answer, that of a probe alone: another request's row says when it was asked, not since when."""
     least_ns, most_ns = LOOKS_NS.get(row.kind, (1, 0))
-    if row.actor != "observer" or not least_ns <= 2 * row.t_err_ns <= most_ns:
+    if row.actor != "observer" or not least_ns <= 2 * err_ns + 1 <= most_ns:
         return False
-    return not row.kind.startswith("client.") or row.details.get("asked") == "livez"
+    return row.kind not in PROBES or row.details.get("asked") == "livez"

@@ -22,7 +22,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
-from slurmtwin.campaign.pod_spans import Interval, PodSpans, Restart, bounds, ends_told, evictions, replaced, restarts
+from slurmtwin.campaign.pod_spans import (
+    Interval,
+    PodSpans,
+    Restart,
+    bounds,
+    ends_told,
+    evictions,
+    replaced,
+    restarts,
+    stops,
+)
 from slurmtwin.campaign.recorded_starts import rounds_between
 from slurmtwin.campaign.recordings import recorded_scenario
 from slurmtwin.contract.clock import MS, SECOND
@@ -202,6 +212,9 @@ def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) 
         _read_back(seen, run, rows, one)
     for synced, told in ends_told(rows):
         seen.add("end-told", run, synced, told)
+    for asked, stopped, told in stops(rows):
+        seen.add("stop-heard", run, asked, stopped)
+        seen.add("stop-told", run, stopped, told)
     pods = list(replaced(rows))
     for pod in pods:
         if pod.forced:

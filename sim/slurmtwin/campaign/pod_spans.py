@@ -172,6 +172,23 @@ def ends_told(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
             yield bounds(syncs[-1]), (told.t_ns / MS, told.t_ns / MS)
 
 
+def stops(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval, Interval]]:
+    """Of each worker's pod that a run deletes with its grace: the request, slurmd's last line, the end's receipt."""
+    from slurmtwin_reports.history import fault_of
+
+    for place, asked in enumerate(rows):
+        fault = fault_of(asked) if asked.kind == "fault.injected" else {}
+        app, _, node = str(fault.get("target", "")).partition(":")
+        if fault.get("kind") != "pod.delete" or app != "slurmd" or "grace" in fault:
+            continue
+        later = rows[place + 1 :]
+        stopped = next((row for row in later if row.kind == "slurmd.stopped" and row.node == node), None)
+        ends = (row for row in later if row.kind == "pod.ended" and row.actor == "collector")
+        told = next((row for row in ends if str(row.details.get("pod")).rpartition("/")[2] == node), None)
+        if stopped is not None and told is not None:
+            yield bounds(asked), bounds(stopped), (told.t_ns / MS, told.t_ns / MS)
+
+
 @dataclass(frozen=True, slots=True)
 class Replaced:
     """A worker's pod that was deleted: its end, and the start of the next one of its name."""

@@ -45,6 +45,11 @@ ROUNDS_EXIT_NS: Final = (60 * MS, 260 * MS)
 run, those 133, 159 and 211 ms after it did not."""
 
 
+def exit_range_ns(times: StartTimes) -> tuple[int, int]:
+    """A container's end until its runtime says so, in the hour of this recording."""
+    return ROUNDS_EXIT_NS if times.epoch_ns < EARLIER_BATCHES[-1][0] else EXIT_NS
+
+
 def mounts_looks_ns(entered_ns: int, image_ns: int) -> list[int]:
     """The looks at a pod's mounts that may have found them made, between its first sync and its first image.
 
@@ -106,9 +111,8 @@ class KubeletPhases:
         self._times = times
         self._usual_ns = usual_ns
         """A kubelet's own pause between two relists, as no verdict has scaled it."""
-        range_ns = ROUNDS_EXIT_NS if times.epoch_ns < EARLIER_BATCHES[-1][0] else EXIT_NS
         self._looks = streams.generator("volumes.looks")
-        self._exit = streams.uniform_ns("runtime.exit", *range_ns)
+        self._exit = streams.uniform_ns("runtime.exit", *exit_range_ns(times))
 
     def start(self, env: Environment) -> None:
         """Each kubelet that the recording has stands on its last relist from then on."""

@@ -36,10 +36,11 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_519_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_1130.json")),
     (1_795_533_300 * SECOND, Path(__file__).with_name("pod_durations_2026_11_24_1515.json")),
     (1_795_574_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25.json")),
+    (1_795_590_900 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_0715.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, and those of 25 November since
-02:40, have quiet runs of their own hours."""
+02:40 and 07:15, have quiet runs of their own hours."""
 OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
     "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
 }
@@ -54,6 +55,8 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "container-restart": (175.0, 0.22),
     "forced-removal": (20.0, 0.6),
     "set-status": (60.0, 0.6),
+    "stop-heard": (46.0, 0.55),
+    "stop-told": (288.0, 0.3),
     "clean-up": (64.0, 0.0),
     "volumes-mounted": (900.0, 1.1),
     "supervisor-start": (130.0, 0.0),
@@ -65,7 +68,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "node-down": (1.2, 0.8),
     "hung-ping": (15.8, 0.3),
     "takeover-load": (11.4, 0.27),
-    "pre-stop": (840.0, 0.3),
+    "pre-stop": (794.0, 0.3),
     "growth-start": (14.0, 0.12),
     "growth-step": (2.8, 0.07),
     "growth-wake": (1.3, 0.12),
@@ -75,10 +78,10 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's
 pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11,
-27 and 10 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without one; neither
-quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which were killed
-one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the
-kubelet's sync to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
+27, 10 and 10 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without one;
+neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which were killed
+one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the kubelet's sync to the new
+process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
 quiet-replaced on 22 November, volumes-mounted that of 40 pods before the faults of that day's first batch. clean-up is
 that of pods of x10 and x43 before quiet-deleted was there: 44 to 78 ms. supervisord's start is that of seven workers of
 x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
@@ -89,7 +92,8 @@ ms a ping (six more without that cluster 3 to 9), and 4 to 13 ms; here by as muc
 ms to 58, which was measured of both.
 supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
 pre-stop is read off 89 ends of workers in the operator's own scenarios: from the deletion until slurmd ends, 0.55 to
-1.43 s in nine of ten (no quiet run has an end). dispatcher-wake and dispatch are those of the 22 submissions of x83's
+1.43 s in nine of ten (no quiet run has an end), less stop-heard. stop-heard and stop-told are those of the batch
+behind the two that have no quiet-deleted. dispatcher-wake and dispatch are those of the 22 submissions of x83's
 two scenarios before their fault, from the job's time to the request and from there to slurmctld, without one wake of 68
 ms and two requests whose connection was opened first (35 and 61 ms). growth-* are the same program outside of any
 cluster, on a host with background work of the lowest priority alone: 20 starts took 11 to 17 ms of CPU, five runs of 60
@@ -144,6 +148,13 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     },
     "pod_durations_2026_11_25.json": {
         "container-start-behind": (112.0, 0.16),
+        "standby-round": (0.09, 0.14),
+        "standby-ping": (1.6, 0.48),
+        "hung-ping": (8.1, 0.15),
+        "takeover-load": (4.0, 0.3),
+    },
+    "pod_durations_2026_11_25_0715.json": {
+        "container-start-behind": (102.0, 0.21),
         "standby-round": (0.09, 0.14),
         "standby-ping": (1.6, 0.48),
         "hung-ping": (8.1, 0.15),

@@ -32,6 +32,10 @@ PULL_NS: Final = 10 * SECOND
 """An image that a registry has; every recorded one is on the machine beforehand."""
 END_RECEIVED_NS: Final = 5 * MS
 """Of end-told, which a watcher's receipt ends: its watch, which the model has apart."""
+DELETE_HEARD_NS: Final = 5 * MS
+"""Of stop-heard: the request and the kubelet's watch, which the model has apart."""
+END_SENT_NS: Final = 20 * MS
+"""Of stop-told, behind the runtime's word: the kubelet's request and the watcher's watch, likewise."""
 UNMOUNT_NS: Final = 20 * MS
 """What unmounting a pod's volumes takes behind the two loops that see its end (an assumption: no row shows it)."""
 LEAST_SANDBOX_NS: Final = 50 * MS
@@ -116,6 +120,12 @@ def _end_told(world: PodWorld) -> Draw | None:
         return None
     told = world.draw(OF_ENDS)
     return lambda: max(0, told() - END_RECEIVED_NS)
+
+
+def daemon_stop(world: PodWorld, exit_ns: int) -> Draw:
+    """From a daemon's last line until its process is gone; exit_ns: what the runtime takes behind that."""
+    told = world.draw("stop-told")
+    return lambda: max(0, told() - exit_ns - END_SENT_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +228,10 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
         return mounting.goes_on(uid, drawn() - VOLUME_POLL_NS)
 
     loop, clean_up = world.streams.uniform_ns("volumes.unmounted", 0, REMOUNT_NS), world.draw("clean-up")
+    heard = world.draw("stop-heard")
     return replace(
         StartCosts(), mount=mount, mount_more=mount_more, unmount=lambda: loop() + loop() + UNMOUNT_NS,
         clean_up=lambda: max(0, clean_up() - CLEAN_UP_WRITES_NS), create=lambda: 0, sandbox=sandbox, start=start,
-        restart=restart, end_told=_end_told(world), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
+        term=lambda: max(0, heard() - DELETE_HEARD_NS), restart=restart, end_told=_end_told(world),
+        pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

@@ -28,7 +28,7 @@ from slurmtwin.models.controllers.assemble import control_plane
 from slurmtwin.models.controllers.defaults import defaults_of
 from slurmtwin.models.kubelet.admission import NodeCapacity
 from slurmtwin.models.kubelet.configuration import eviction_state, flat_host, node_resources, refuses_to_start
-from slurmtwin.models.kubelet.container_runtime import ContainerRuntime
+from slurmtwin.models.kubelet.container_runtime import ContainerRuntime, StartCosts
 from slurmtwin.models.kubelet.cpu_topology import list_form
 from slurmtwin.models.kubelet.defaults import kubelet_defaults
 from slurmtwin.models.kubelet.kubelet import KubeletSettings
@@ -44,7 +44,7 @@ from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.workload.slurm_conf import read_slurm_files
 from slurmtwin.worlds import pod_objects
-from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync
+from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync, exit_range_ns
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, possible_shares, usual_durations
@@ -55,7 +55,7 @@ from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, sup
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
-from slurmtwin.worlds.pod_starts import Sharing, start_costs
+from slurmtwin.worlds.pod_starts import Sharing, daemon_stop, start_costs
 from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.service_ways import RULES_NS, Ways
 from slurmtwin.worlds.start_times import StartTimes, begins
@@ -395,6 +395,7 @@ class KubePart:
             supervisor_begin=world.draw("supervisor-start"),
             supervisor_round_ns=world.scaled("supervisor-round", ROUND_NS),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
+            stop=daemon_stop(world, sum(exit_range_ns(times)) // 2 if times.relist_ns else StartCosts().stop()),
             slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
             growth=growth(world), fill=world.draw("volume-fill"),
             late_fill=late_fill(world),

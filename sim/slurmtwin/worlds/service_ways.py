@@ -123,8 +123,8 @@ class ServiceRules:
 class ProbeTurns:
     """The observer's probes of one name while it leads to several pods: each meets one of them.
 
-    A changed answer lies between the question that had the last one and the end of its own, and is noted half way, as
-    a recording's row is. So a question stands here half way from the begin of the one before to its own.
+    A changed answer lies between the question that had the last one and its own, and is noted half way, as a recording
+    is read (milestones.py). So a question stands here half way from the begin of the one before to its own.
     """
 
     def __init__(
@@ -156,16 +156,9 @@ class ProbeTurns:
             self._note(None)
             return
         answer = answers[self._pick() % len(answers)]
-        turn_ns = PAUSE_NS
-        if answer is Answer.SILENT:
-            turn_ns += LIMIT_NS
-            self._env.call_in(LIMIT_NS // 2, self._unanswered)
-        else:
-            self._note(answer is Answer.OK)
+        self._note(answer is Answer.OK)
+        turn_ns = PAUSE_NS + (LIMIT_NS if answer is Answer.SILENT else 0)
         self._env.call_in((before_ns + turn_ns) // 2, self._ask, turn_ns)
-
-    def _unanswered(self, _argument: object) -> None:
-        self._note(False)
 
 
 class Ways:

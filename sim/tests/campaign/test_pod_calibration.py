@@ -270,9 +270,10 @@ def test_an_end_that_no_logged_sync_saw_tells_nothing() -> None:
 
 
 def replaced_worker(name: str, at: int, first: int = 0, look: int = 0) -> list[Event]:
-    """A worker's pod deleted at `at`, the rows counted from `first`: without grace, and gone after 20 ms; or its
-    container ends after 0.2 s, a relist sees that at `look`, and it is gone 90 ms later. It is there again 50 ms behind
-    that, its container runs 620 ms after it was bound, and slurmd serves 80 ms later.
+    """A worker's pod deleted at `at`, the rows counted from `first`: without grace, and gone after 20 ms; or slurmd has
+    SIGTERM after 35 ms, its container ends after 0.2 s, which is told 35 ms later, a relist sees that at `look`, and it
+    is gone 90 ms later. It is there again 50 ms behind that, its container runs 620 ms after it was bound, and slurmd
+    serves 80 ms later.
     """
     old, new = f"{name}.1", f"{name}.2"
     detail = json.dumps({"app": "slurmd", "pod": f"ns/{name}"})
@@ -292,10 +293,13 @@ def replaced_worker(name: str, at: int, first: int = 0, look: int = 0) -> list[E
         received(at + 200 * MS, Kind.CONTAINER_ENDED, old),
         Event(look, Kind.KUBELET_RELISTED, "", node="n"),
     )
+    stopped = Event(at + 35 * MS, Kind.SLURMD_STOPPED, "slurmd", node=name)
+    over = received(at + 235 * MS, Kind.POD_ENDED, old)
     begin = [
         *said(at - 20 * SECOND, "Pulled", first), *said(at - 20 * SECOND, "Started", first + 2),
         Event(at, Kind.FAULT_INJECTED, "fault", detail=fault),
-        received(at + 5 * MS, Kind.POD_DELETING, old, 30 if look else 0), *([ended, relisted] if look else []),
+        received(at + 5 * MS, Kind.POD_DELETING, old, 30 if look else 0),
+        *([stopped, ended, over, relisted] if look else []),
     ]  # fmt: skip
     gone = look + 90 * MS if look else at + 25 * MS
     place, bound, runs = first + len(begin) + 4, gone + 60 * MS, gone + 680 * MS
@@ -319,6 +323,7 @@ def test_a_pod_that_was_deleted_without_grace_tells_what_the_next_one_takes(tmp_
     assert one.back.serves == (30_785, 30_785)
     assert list(pod_spans.restarts(rows_of_events(rows))) == []
     assert list(pod_spans.replaced(rows_of_events(rows[:-1]))) == [], "without a log nothing is told"
+    assert list(pod_spans.stops(rows_of_events(rows))) == [], "slurmd says nothing when it is killed"
     folder = quiet_run(tmp_path / "a", 1, 0, extra=rows)
     scenario = load_scenario(Path("scenarios/faults/quiet-replaced.yaml"))
     (folder / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
@@ -342,6 +347,8 @@ def test_a_pod_that_was_deleted_with_grace_tells_its_clean_up(tmp_path: Path) ->
     (folder / "scenario.resolved.json").write_text(scenario.model_dump_json(by_alias=True))
     found = measure([folder])["durations"]
     assert found["clean-up"]["median_ms"] == pytest.approx(75, rel=0.05)
+    assert found["stop-heard"]["median_ms"] == pytest.approx(35, rel=0.05)
+    assert found["stop-told"]["median_ms"] == pytest.approx(200, rel=0.05)
     assert not {"forced-removal", "set-status"} & set(found)
 
 

@@ -50,6 +50,9 @@ class StartCosts:
     """Container of that pod started (the event Started): its main process runs."""
     restart: Draw = lambda: 110 * MS
     """The same of a container that comes back."""
+    term: Draw = lambda: 0
+    """A container is to stop -> its main process has SIGTERM (containerd runs runc for that). Its grace counts
+    meanwhile."""
     stop: Draw = lambda: 20 * MS
     """Main process gone -> the runtime says so."""
     unmount: Draw = lambda: 120 * MS
@@ -255,6 +258,14 @@ class ContainerRuntime:
         self.clock.call_in(grace_ns, self._grace_over, (uid, instance))
         if not instance.stopping:
             instance.stopping = True
+            way_ns = self.costs.term()
+            if way_ns:
+                self.clock.call_in(way_ns, self._term, instance)
+            else:
+                self._term(instance)
+
+    def _term(self, instance: Instance) -> None:
+        if instance.running:
             assert instance.program is not None
             instance.program.terminate()
 

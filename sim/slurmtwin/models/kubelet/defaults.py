@@ -41,6 +41,10 @@ class KubeletDefaults:
     """How often the queue of pods that are due is looked at (kubelet.go syncLoop)."""
     reconcile_ns: int = 10 * SECOND
     """cpuManagerReconcilePeriod (kubernetes.md 1.6)."""
+    probe_close_ns: tuple[int, int] = (40 * MS, 44 * MS)
+    """A probe that timed out is told so late: it closes its connection and waits for the acknowledgement, at most a
+    second (pkg/probe/dialer_others.go, SO_LINGER), which Linux delays by 40 ms and up to a tick (tcp.h TCP_DELACK_MIN;
+    e2e's probe_close)."""
     status_sweep_ns: int = 10 * SECOND
     """status_manager.go syncPeriod: what was not told at once is told then."""
     heartbeat_ns: tuple[int, int] = (10 * SECOND, 10_400 * MS)

@@ -465,6 +465,10 @@ class Kubelet:
             return None
         return instance.program.answer(kind)
 
+    def probe_close_ns(self) -> int:
+        """How long the connection of a probe that timed out takes to close."""
+        return self.draw(*self.defaults.probe_close_ns)
+
     def probe_result(self, uid: str, kind: ProbeKind, ok: bool) -> None:
         """A probe has its result: readiness and startup show at once, a failure is synced."""
         worker = self.workers.get(uid)

@@ -38,6 +38,10 @@ class ProbeOwner(Protocol):
         """What the process answers now; None: it is gone, the connection is refused."""
         ...
 
+    def probe_close_ns(self) -> int:
+        """How long the connection of a probe that timed out takes to close."""
+        ...
+
     def probe_result(self, uid: str, kind: ProbeKind, ok: bool) -> None:
         """A result was reached."""
         ...
@@ -107,8 +111,8 @@ class _Loop:
                 self.wake()
             return
         answer = self._owner.answer(self._uid, self._name, worker.kind)
-        late_ns = worker.spec.timeout_ns if answer is Answer.SILENT else 0
-        if late_ns:
+        if answer is Answer.SILENT:
+            late_ns = worker.spec.timeout_ns + self._owner.probe_close_ns()
             self._call = self._clock.call_in(late_ns, self._answered, (answer, worker.container_id))
         else:
             self._answered((answer, worker.container_id))

@@ -37,7 +37,7 @@ class Answer(Enum):
     REFUSED = "refused"
     """A closed port, a bad status, a command that failed: known at once."""
     SILENT = "silent"
-    """The connection is taken, nothing answers: known after the probe's timeout."""
+    """The connection is taken, nothing answers: known when its timeout is over and the connection closed."""
 
 
 class Step(Enum):

@@ -53,7 +53,7 @@ class DaemonPods:
     slurmd_begin: Draw = lambda: 60 * MS
     """The same of slurmd."""
     stop: Draw = lambda: 250 * MS
-    """A daemon has logged its end -> its process is gone (recorded in x3: 0.3 to 0.5 s)."""
+    """A daemon has logged its end -> its process is gone."""
     config_retry_ns: int = 10 * SECOND
     """slurmd -Z without an answer asks again after so long (slurmd.c _establish_configuration())."""
     configless_try: Draw = lambda: 0
