@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
-from slurmtwin.worlds.kubelet_phases import REMOUNT_NS
+from slurmtwin.worlds.kubelet_phases import REMOUNT_NS, exit_range_ns
 from slurmtwin.worlds.pod_durations import OF_ENDS, OF_MOUNTS, OF_PAIRS
 from slurmtwin.worlds.pod_operator import asks_by_lists
 from slurmtwin.worlds.pod_services import NO_IMAGE
@@ -17,6 +17,7 @@ from slurmtwin.worlds.pod_services import NO_IMAGE
 if TYPE_CHECKING:
     from slurmtwin.engine.environment import Environment
     from slurmtwin.worlds.pod_world import PodWorld
+    from slurmtwin.worlds.start_times import StartTimes
 
 Draw = Callable[[], int]
 BESIDE: Final = 0.22
@@ -122,10 +123,12 @@ def _end_told(world: PodWorld) -> Draw | None:
     return lambda: max(0, told() - END_RECEIVED_NS)
 
 
-def daemon_stop(world: PodWorld, exit_ns: int) -> Draw:
-    """From a daemon's last line until its process is gone; exit_ns: what the runtime takes behind that."""
-    told = world.draw("stop-told")
-    return lambda: max(0, told() - exit_ns - END_SENT_NS)
+def daemon_stop(world: PodWorld, times: StartTimes) -> Draw:
+    """From a daemon's last line until its process is gone: stop-told less what runtime and kubelet take behind that."""
+    told, runtime_ns = world.draw("stop-told"), StartCosts().stop()
+    if times.relist_ns:
+        runtime_ns = sum(exit_range_ns(times, world.middle("container-restart"))) // 2
+    return lambda: max(0, told() - runtime_ns - END_SENT_NS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from slurmtwin.models.controllers.assemble import control_plane
 from slurmtwin.models.controllers.defaults import defaults_of
 from slurmtwin.models.kubelet.admission import NodeCapacity
 from slurmtwin.models.kubelet.configuration import eviction_state, flat_host, node_resources, refuses_to_start
-from slurmtwin.models.kubelet.container_runtime import ContainerRuntime, StartCosts
+from slurmtwin.models.kubelet.container_runtime import ContainerRuntime
 from slurmtwin.models.kubelet.cpu_topology import list_form
 from slurmtwin.models.kubelet.defaults import kubelet_defaults
 from slurmtwin.models.kubelet.kubelet import KubeletSettings
@@ -354,7 +354,8 @@ class KubePart:
         rules_ns = world.scaled("proxy-min-sync", RULES_NS)
         self.ways = Ways(env, self.server, self.machines, self.namespace, streams, rules_ns)
         usual_ns = kubelet_defaults(version).relist_ns
-        self.phases = KubeletPhases(self.machines, options.times, usual_ns, streams)
+        exit_ns = exit_range_ns(options.times, world.middle("container-restart"))
+        self.phases = KubeletPhases(self.machines, options.times, usual_ns, exit_ns, streams)
         self.operator: OperatorPart | None = None
         self.bridge: BridgePart | None = None
         if is_bridge(scenario):
@@ -395,7 +396,7 @@ class KubePart:
             supervisor_begin=world.draw("supervisor-start"),
             supervisor_round_ns=world.scaled("supervisor-round", ROUND_NS),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
-            stop=daemon_stop(world, sum(exit_range_ns(times)) // 2 if times.relist_ns else StartCosts().stop()),
+            stop=daemon_stop(world, times),
             slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
             growth=growth(world), fill=world.draw("volume-fill"),
             late_fill=late_fill(world),

@@ -57,9 +57,9 @@ def test_a_container_that_comes_back_takes_what_a_restart_takes(one_node: Any) -
 
 
 def test_a_container_has_sigterm_once_its_runtime_has_run_runc(one_node: Any) -> None:
-    """StartCosts.term: its end comes so much later, and one whose grace is over by then never has it."""
+    """StartCosts.term: its end comes so much later, and its grace begins then."""
     ends = []
-    for term_ns, stop_ns in ((0, 100 * MS), (60 * MS, 100 * MS), (3 * SECOND, 100 * MS)):
+    for term_ns, stop_ns in ((0, 100 * MS), (60 * MS, 100 * MS), (60 * MS, None)):
         program = Service(stop_ns=stop_ns)
         node = one_node(lambda pod, container, program=program: program, costs=StartCosts(term=lambda ns=term_ns: ns))
         node.create()
@@ -67,7 +67,7 @@ def test_a_container_has_sigterm_once_its_runtime_has_run_runc(one_node: Any) ->
         node.run(30)
         ends.append(node.times(ENDED)[0])
     assert ends[1] - ends[0] == pytest.approx(0.06, abs=0.001)
-    assert ends[2] - ends[0] == pytest.approx(1.9, abs=0.001)
+    assert ends[2] - ends[0] == pytest.approx(1.96, abs=0.001)
 
 
 def test_1_35_restarts_within_half_a_back_off(one_node: Any) -> None:

@@ -51,8 +51,8 @@ class StartCosts:
     restart: Draw = lambda: 110 * MS
     """The same of a container that comes back."""
     term: Draw = lambda: 0
-    """A container is to stop -> its main process has SIGTERM (containerd runs runc for that). Its grace counts
-    meanwhile."""
+    """A container is to stop -> its main process has SIGTERM (containerd runs runc for that, and counts the grace from
+    then on: internal/cri/server/container_stop.go)."""
     stop: Draw = lambda: 20 * MS
     """Main process gone -> the runtime says so."""
     unmount: Draw = lambda: 120 * MS
@@ -255,19 +255,23 @@ class ContainerRuntime:
             done()
             return
         self._waiting.setdefault(instance.id, []).append(done)
-        self.clock.call_in(grace_ns, self._grace_over, (uid, instance))
-        if not instance.stopping:
-            instance.stopping = True
-            way_ns = self.costs.term()
-            if way_ns:
-                self.clock.call_in(way_ns, self._term, instance)
-            else:
-                self._term(instance)
+        if instance.stopping:
+            self.clock.call_in(grace_ns, self._grace_over, (uid, instance))
+            return
+        instance.stopping = True
+        way_ns = self.costs.term()
+        if way_ns:
+            self.clock.call_in(way_ns, self._term, (uid, instance, grace_ns))
+        else:
+            self._term((uid, instance, grace_ns))
 
-    def _term(self, instance: Instance) -> None:
-        if instance.running:
-            assert instance.program is not None
-            instance.program.terminate()
+    def _term(self, request: tuple[str, Instance, int]) -> None:
+        uid, instance, grace_ns = request
+        if not instance.running:
+            return
+        self.clock.call_in(grace_ns, self._grace_over, (uid, instance))
+        assert instance.program is not None
+        instance.program.terminate()
 
     def _grace_over(self, request: tuple[str, Instance]) -> None:
         uid, instance = request
