@@ -257,7 +257,8 @@ def _of_fault(section: Section, case: FaultCase) -> dict[str, Any]:
     return {
         "narrow": False, "key": [], "figures": [], "gantt_key": [], "metrics": [],
         "columns": [run.name for run in case.runs],
-        "card": card([history.manifest for history in section.runs]), "fault": fault_context(case),
+        "card": card([history.manifest for history in section.runs]),
+        "fault": fault_context(case, f"{section.scenario}-{section.version}"),
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -116,6 +117,17 @@ def test_phases_are_drawn_beside_one_another() -> None:
     assert "not-responding, twin: 30.00 s ± 0.50" in titles(svg)
 
 
+def test_runs_are_named_once_and_their_names_shown_in_every_band() -> None:
+    """A page with a thousand lines is smaller by them; the style sheet's rule finds them in a copy as well."""
+    svg = timeline(a_case(), "x<1")
+    assert svg.count(">real 1</text>") == 1
+    copies = svg.count('<use href="#runs-x&lt;1"')
+    assert copies == svg.count('class="grid"') - 1 > 3
+    css = files("slurmtwin_reports").joinpath("templates/report.css").read_text()
+    assert "}.names text{" in css
+    assert ".lanes .names" not in css, "a copy has no ancestors"
+
+
 def test_dots_lie_where_they_were_measured() -> None:
     """One dot per recording; the twin's interval is a band; what never ended stands at `never`."""
     case = a_case()
@@ -199,6 +211,8 @@ def test_all_recordings_fit_one_file(tmp_path: Path) -> None:
     text = (tmp_path / "a.html").read_text()
     assert size < 3_900_000
     assert text.count('class="lanes"') == len(sections)
+    named = re.findall('id="(runs-[^"]*)"', text)
+    assert len(set(named)) == len(named) == len(sections)
     assert text == (tmp_path / "b.html").read_text()
 
 

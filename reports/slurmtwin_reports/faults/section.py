@@ -15,10 +15,13 @@ from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
 from slurmtwin_reports.faults.timeline import moment, timeline
 
 
-def fault_context(case: FaultCase) -> dict[str, Any]:
-    """JSON-like values for templates/fault.html; `timeline` and `intervals` are SVG, made by us."""
+def fault_context(case: FaultCase, name: str = "") -> dict[str, Any]:
+    """JSON-like values for templates/fault.html; `timeline` and `intervals` are SVG, made by us.
+
+    name: the section's, its own on a page.
+    """
     return {
-        "timeline": timeline(case), "intervals": phase_intervals(case) if case.phases else "",
+        "timeline": timeline(case, name), "intervals": phase_intervals(case) if case.phases else "",
         "rows": [_row(case, number) for number in range(len(case.phases))],
         "causes": [line for number in range(len(case.phases)) for line in _causes(case, number)],
         "has_twin": any(run.is_twin for run in case.runs), "judged": bool(case.verdicts), "why_not": case.why_not,

@@ -35,11 +35,11 @@ TONES: Final = ("bad", "plain", "good")
 """Of loud marks, the worst first."""
 
 
-def timeline(case: FaultCase) -> str:
-    """The figure as SVG."""
+def timeline(case: FaultCase, name: str = "") -> str:
+    """The figure as SVG; name: its own on a page, where runs are named once and their names used again."""
     begin = -BEFORE_NS / SECOND if case.has_fault else min((_first_s(run) for run in case.runs), default=0.0)
     end = max((run.end_ns / SECOND for run in case.runs), default=1.0)
-    return _Lanes(case, Clock(begin, max(end, begin + 1), _axis(case))).text()
+    return _Lanes(case, Clock(begin, max(end, begin + 1), _axis(case)), f"runs-{name}").text()
 
 
 def _axis(case: FaultCase) -> str:
@@ -52,8 +52,11 @@ def _first_s(run: CaseRun) -> float:
 
 
 class _Lanes:
-    def __init__(self, case: FaultCase, clock: Clock) -> None:
+    def __init__(self, case: FaultCase, clock: Clock, runs_id: str) -> None:
         self.case, self.clock, self.out = case, clock, list[str]()
+        self.runs_id = escape(runs_id, quote=True)
+        self.named_at: float | None = None
+        """Where the names of the runs stand in the first band."""
         kept = {lane_of(row) for run in case.runs for row in _shown(run, clock)}
         self.lanes = [lane for lane in range(len(LANES)) if lane in kept]
         self.band = LINE * len(case.runs) + GAP
@@ -82,7 +85,11 @@ class _Lanes:
     def _label(self, y: float, text: str, css: str) -> None:
         self.out.append(f'<path class="grid" d="M0 {y - GAP / 2:g}H{WIDTH - RIGHT}"/>')
         self.out.append(f'<text class="{css}" x="0" y="{y + 10:g}">{escape(text)}</text>')
-        self.out.append(f'<g class="names" transform="translate({LEFT - 8})">')
+        if self.named_at is not None:
+            self.out.append(f'<use href="#{self.runs_id}" y="{y - self.named_at:g}"/>')
+            return
+        self.named_at = y
+        self.out.append(f'<g class="names" id="{self.runs_id}" transform="translate({LEFT - 8})">')
         for line, run in enumerate(self.case.runs):
             css = 'class="twin" ' if run.is_twin else ""
             place = f'y="{y + line * LINE + LINE / 2 + HALF_A_NAME:g}"'
