@@ -128,14 +128,14 @@ class _Lanes:
             self.out += [f'<g transform="translate(0 {y:g})">', _tick_marks(quiet), *marks, "</g>"]
 
     def _mark(self, run: CaseRun, rows: Sequence[Row]) -> str:
-        """Rows of one place, with the worst of their tones and the widest of their errors."""
+        """Rows of one place, at its whole pixel, with the worst of their tones and the widest of their errors."""
         tone = min((tone_of(row) for row in rows), key=TONES.index)
         low = min(self.x(row.t_ns - run.zero_ns - row.t_err_ns) for row in rows)
         high = max(self.x(row.t_ns - run.zero_ns + row.t_err_ns) for row in rows)
-        whisker = f'<path class="err" d="M{low:g} 0H{high:g}"/>' if high - low > 5 else ""
+        whisker = f'<path class="err" d="M{low:.0f} 0H{high:.0f}"/>' if high - low > 5 else ""
         css = "" if tone == "good" else f' class="{tone}"'  # most marks are: the style sheet's own colour of lanes
         x = self.x(rows[0].t_ns - run.zero_ns)
-        return f'<g><title>{escape(_tip(run, rows))}</title>{whisker}<circle{css} cx="{x:g}"/></g>'
+        return f'<g><title>{escape(_tip(run, rows))}</title>{whisker}<circle{css} cx="{x:.0f}"/></g>'
 
     def _faults(self, run: CaseRun, floor: float) -> list[str]:
         out = []
