@@ -201,8 +201,8 @@ def recorded_cases() -> list[Section]:
 def test_all_recordings_fit_one_file(tmp_path: Path) -> None:
     """Well under 5 MB with every figure in it, and equal input gives equal bytes.
 
-    A check's page, with replications and other worlds, is a quarter larger, 4.9 MB at most (html.MOST_BYTES): figures
-    of its last good sections go where it would be more.
+    A check's page, with replications and other worlds, would be 14 MB, and is 4.9 at most (html.MOST_BYTES): figures of
+    its good sections go, from the last one up.
     """
     sections = recorded_cases()
     assert len(sections) >= 15
