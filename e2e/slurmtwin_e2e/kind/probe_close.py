@@ -74,7 +74,7 @@ def measure(count: int, timeout_s: float = TIMEOUT_S) -> tuple[list[float], list
 
 
 def summary(took_ms: Sequence[float]) -> dict[str, Any]:
-    """Least, median, most and each, in ms."""
+    """Least, median and most, in ms."""
     each = sorted(round(ms, 2) for ms in took_ms)
     return {"probes": len(each), "least_ms": each[0], "median_ms": round(median(each), 2), "most_ms": each[-1]}
 

@@ -15,7 +15,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.phases import Milestone, Phase
-from slurmtwin_reports.history import Row
+from slurmtwin_reports.history import Row, fault_of
 
 HALF_SECOND: Final = SECOND // 2
 PROBED: Final = (250 * MS, 300 * MS)
@@ -121,15 +121,11 @@ def _marks(rows: Sequence[Row], phase: Phase, after_ns: int | None) -> Marks:
     start = find(rows, phase.start, after_ns)
     if start is None:
         return Marks(None, None)
-    stopped = any(row.kind == "fault.injected" and _stops(row) for row in rows)
+    stopped = any(row.kind == "fault.injected" and fault_of(row).get("kind") == "process.freeze" for row in rows)
     own = phase.end.model_copy(update={"nth": 1}) if phase.end == phase.start else phase.end
     later = (row for row in rows if row.seq != start.seq)
     end = find(later, own, start.t_ns - start.t_err_ns)
     return Marks(_mark(start, stopped), None if end is None else _mark(end, stopped))
-
-
-def _stops(injected: Row) -> bool:
-    return bool(injected.details.get("fault", {}).get("kind") == "process.freeze")
 
 
 def _mark(row: Row, stopped: bool) -> Mark:
@@ -137,10 +133,15 @@ def _mark(row: Row, stopped: bool) -> Mark:
     cut = row.actor == "apiserver" and row.t_err_ns >= HALF_SECOND
     pinned = row.kind == "fault.injected" and row.actor == "fault"
     low_ns, high_ns = row.t_ns - row.t_err_ns, row.t_ns + row.t_err_ns
-    if row.actor == "observer" and row.kind in PROBES and row.details.get("asked") == "livez":
+    if row.actor == "observer" and _probed(row):
         low_ns, high_ns = _within(row, low_ns, high_ns, stopped)
     err_ns = (high_ns - low_ns) // 2
     return Mark(low_ns + err_ns, err_ns, cut, row.seq, pinned, _looked(row, err_ns))
+
+
+def _probed(row: Row) -> bool:
+    """An answer to a probe, not to another request."""
+    return row.kind in PROBES and row.details.get("asked") == "livez"
 
 
 def _within(row: Row, low_ns: int, high_ns: int, stopped: bool) -> tuple[int, int]:
@@ -159,6 +160,6 @@ def _within(row: Row, low_ns: int, high_ns: int, stopped: bool) -> tuple[int, in
 def _looked(row: Row, err_ns: int) -> bool:
     """Of an answer, that of a probe alone: another request's row says when it was asked, not since when."""
     least_ns, most_ns = LOOKS_NS.get(row.kind, (1, 0))
-    if row.actor != "observer" or not least_ns <= 2 * err_ns + 1 <= most_ns:
+    if row.actor != "observer" or not least_ns <= 2 * err_ns <= most_ns:
         return False
-    return row.kind not in PROBES or row.details.get("asked") == "livez"
+    return row.kind not in PROBES or _probed(row)

@@ -184,7 +184,7 @@ def stops(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval, Interval]]:
         later = rows[place + 1 :]
         stopped = next((row for row in later if row.kind == "slurmd.stopped" and row.node == node), None)
         ends = (row for row in later if row.kind == "pod.ended" and row.actor == "collector")
-        told = next((row for row in ends if str(row.details.get("pod")).rpartition("/")[2] == node), None)
+        told = next((row for row in ends if _pod_name(row) == node), None)
         if stopped is not None and told is not None:
             yield bounds(asked), bounds(stopped), (told.t_ns / MS, told.t_ns / MS)
 
@@ -276,11 +276,15 @@ def _receipts(rows: Sequence[Row]) -> dict[int, Row]:
 
 
 def _is_sync(row: Row, name: str) -> bool:
-    return row.kind == "pod.synced" and str(row.details.get("pod")).rpartition("/")[2] == name
+    return row.kind == "pod.synced" and _pod_name(row) == name
 
 
 def _is_end(row: Row, name: str) -> bool:
-    return row.kind == "container.ended" and str(row.details.get("pod")).rpartition("/")[2] == name
+    return row.kind == "container.ended" and _pod_name(row) == name
+
+
+def _pod_name(row: Row) -> str:
+    return str(row.details.get("pod")).rpartition("/")[2]
 
 
 def _tells(row: Row, reason: str, name: str) -> bool:
