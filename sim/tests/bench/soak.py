@@ -35,7 +35,7 @@ GROUP: Final = 60
 LOOK_NS: Final = DAY // 2
 HIDES: Final = ("network.cut", "kube_node.pause", "process.freeze")
 """Faults behind which a worker's steps live on, unseen."""
-KILLS: Final = ("process.signal", "slurmctld")
+CONTROLLER: Final = "slurmctld"
 
 
 def scenario_of(nodes: int, days: float, operator: str) -> Scenario:
@@ -218,13 +218,15 @@ def soak(days: float, nodes: int, per_day: float, seed: int, operator: str, say:
 def double_runs(rows: Iterator[Row]) -> tuple[list[str], list[str]]:
     """Jobs that ran twice at once, with the named fault that kept slurmctld from the first run, and those without one.
 
-    A machine or worker that is cut off or stands still is DOWN for slurmctld, its steps live on (design notes X66); a
-    slurmctld that is killed has not saved each start (slurm.md 12 S6).
+    A machine or worker that is cut off or stands still is DOWN for slurmctld, its steps live on (design notes X66). A
+    slurmctld that crashed before it saved a start has forgotten it (slurm.md 12 S6): the fault is one of its own or of
+    its machine since that start, as a kill, or a freeze that its liveness probe ended (seen on the real cluster: x2).
     """
     machine: dict[str, str] = {}
     live: dict[object, tuple[int, str]] = {}
-    requeued: set[object] = set()
+    forgotten: dict[object, str] = {}
     faults: list[tuple[int, str, str]] = []
+    saved_ns = 0
     named: list[str] = []
     unnamed: list[str] = []
     for row in rows:
@@ -233,22 +235,29 @@ def double_runs(rows: Iterator[Row]) -> tuple[list[str], list[str]]:
         elif row.kind == "fault.injected":
             fault = fault_of(row)
             faults.append((row.t_ns, str(fault.get("kind")), str(fault.get("target", ""))))
+        elif row.kind == "slurmctld.saved":
+            saved_ns = row.t_ns
+        elif row.kind == "slurmctld.crashed":
+            places = {CONTROLLER, machine.get(str(row.node))}
+            causes = [(t_ns, kind) for t_ns, kind, target in faults if target in places]
+            for key, (since_ns, _) in live.items():
+                if since_ns >= saved_ns and causes and causes[-1][0] >= since_ns:
+                    forgotten[key] = causes[-1][1]
         elif row.kind == "script.ended":
             live.pop(row.key, None)
         elif row.kind == "job.requeued":
-            requeued.add(row.key)
+            forgotten.pop(row.key, None)
         elif row.kind == "script.started":
             node = str(row.node)
             if row.key in live:
                 since_ns, first = live[row.key]
                 places = {f"slurmd:{first}", machine.get(first, first)}
-                between = [(k, at) for t_ns, k, at in faults if since_ns <= t_ns <= row.t_ns]
-                forgot = KILLS if row.key not in requeued else ()
-                why = [k for k, at in between if (k in HIDES and at in places) or (k, at) == forgot]
+                why = [kind for t_ns, kind, at in faults if t_ns >= since_ns and kind in HIDES and at in places]
+                why += [forgotten[row.key]] if row.key in forgotten else []
                 text = f"job {row.job_id} ran on {first} and {node} at {row.t_ns // SECOND} s"
                 (named if why else unnamed).append(f"{text}: {', '.join(why) if why else 'no named fault'}")
             live[row.key] = (row.t_ns, node)
-            requeued.discard(row.key)
+            forgotten.pop(row.key, None)
     return named, unnamed
 
 
