@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ from slurmtwin_reports.tables import percent, scenario_rows
 from slurmtwin_reports.verdict import FINDINGS, Outcome, Verdict
 
 MOST_OPEN: Final = 3
+MOST_LANES: Final = 6
+"""Recordings of one fault scenario that have lanes, beside its twin, in a report of more scenarios than are open."""
 MOST_BYTES: Final = 4_900_000
 """Of the whole page, in UTF-8. Cells and rows have no end tags: HTML does not need them, and there are 100,000."""
 TONES: Final = {
@@ -128,7 +131,8 @@ def render(report: Report) -> str:
         figures=_conformance_rows(report.sections), phases=phases, phase_counts=suite_counts(phases),
         coverage=Markup(covered.render(c=coverage)) if coverage else "",  # noqa: S704  # escaped there
     )  # fmt: skip
-    return around(sections=fitted(contexts, draw, MOST_BYTES - _size(around(sections=[]))))
+    empty = around(sections=[""] * count)
+    return around(sections=fitted(contexts, draw, MOST_BYTES - _size(empty)))
 
 
 def _size(text: str) -> int:
@@ -160,17 +164,36 @@ def chip(word: object, known: object = "") -> Any:
 
 
 def fitted(contexts: Sequence[dict[str, Any]], draw: Callable[[dict[str, Any]], str], room: int) -> list[str]:
-    """The sections' texts in `room` bytes: figures go, from the last good section up, then from the last, until so."""
+    """The sections' texts in `room` bytes: the largest figures go first, of good sections before those with a known
+    difference, of findings last; a fault scenario loses its timeline first, and its phases when nothing else is left.
+    """
     texts = [draw(context) for context in contexts]
     size = sum(map(_size, texts))
-    order = sorted(range(len(contexts)), key=lambda i: (contexts[i]["verdict"] in FINDINGS, -i))
-    for place in order:
-        if size <= room:
-            break
-        size -= _size(texts[place])
-        texts[place] = draw({**contexts[place], "figures": [], "key": [], "gantt_key": [], "fault": None})
-        size += _size(texts[place])
+    for needs_look, less in product(range(3), (_without_figures, _without_phases)):
+        places = [i for i, context in enumerate(contexts) if _needs_look(context) == needs_look]
+        for place in sorted(places, key=lambda i: -_size(texts[i])):
+            if size <= room:
+                return texts
+            size -= _size(texts[place])
+            texts[place] = draw(less(contexts[place]))
+            size += _size(texts[place])
     return texts
+
+
+def _needs_look(context: Mapping[str, Any]) -> int:
+    """2: a finding; 1: a phase or property differs from a known cause; 0: nothing."""
+    if context["verdict"] in FINDINGS:
+        return 2
+    return int(any(v.known and v.outcome in FINDINGS for v in context["verdicts"]))
+
+
+def _without_figures(context: dict[str, Any]) -> dict[str, Any]:
+    fault = context["fault"] and {**context["fault"], "timeline": "", "causes": []}
+    return {**context, "figures": [], "key": [], "gantt_key": [], "fault": fault}
+
+
+def _without_phases(context: dict[str, Any]) -> dict[str, Any]:
+    return {**_without_figures(context), "fault": None}
 
 
 def lede(verdicts: Sequence[Verdict], sections: int) -> str:
@@ -219,16 +242,19 @@ class _Run:
         return sum(len(r.attempts) for r in self.table.records.values())
 
 
-def without_runs(section: Section, draw: bool) -> Section:
-    """The section as a process hands it to another one: its figures, where they are wanted, instead of its rows."""
+def without_runs(section: Section, draw: bool, count: int = 1) -> Section:
+    """The section as a process hands it to another one: its figures, where they are wanted, instead of its rows.
+
+    count: sections of the report.
+    """
     fault = section.fault
     if fault is not None:
         fault = replace(fault, runs=[replace(run, rows=()) for run in fault.runs])
-    return replace(section, pairs=(), runs=(), fault=fault, drawn=_of_runs(section) if draw else {})
+    return replace(section, pairs=(), runs=(), fault=fault, drawn=_of_runs(section, count) if draw else {})
 
 
 def _section(section: Section, anchor: str, place: int, count: int) -> dict[str, Any]:
-    of_runs = section.drawn if section.drawn is not None else _of_runs(section)
+    of_runs = section.drawn if section.drawn is not None else _of_runs(section, count)
     rows = scenario_rows(section.verdicts)
     findings = any(v.is_finding for v in section.verdicts)
     return {
@@ -238,10 +264,10 @@ def _section(section: Section, anchor: str, place: int, count: int) -> dict[str,
     }  # fmt: skip
 
 
-def _of_runs(section: Section) -> dict[str, Any]:
-    """The parts of a section that its rows are needed for."""
+def _of_runs(section: Section, count: int) -> dict[str, Any]:
+    """The parts of a section that its rows are needed for, in a report of so many sections."""
     if section.fault is not None:
-        return _of_fault(section, section.fault)
+        return _of_fault(section, section.fault, MOST_LANES if count > MOST_OPEN else None)
     twins = [_Run(h, job_table(h)) for h in ([t for t, _ in section.pairs[:1]] or section.runs)]
     reals = [_Run(h, job_table(h)) for _, h in section.pairs]
     shown = [*twins, *reals]
@@ -253,12 +279,12 @@ def _of_runs(section: Section) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _of_fault(section: Section, case: FaultCase) -> dict[str, Any]:
+def _of_fault(section: Section, case: FaultCase, most: int | None) -> dict[str, Any]:
     return {
         "narrow": False, "key": [], "figures": [], "gantt_key": [], "metrics": [],
         "columns": [run.name for run in case.runs],
         "card": card([history.manifest for history in section.runs]),
-        "fault": fault_context(case, f"{section.scenario}-{section.version}"),
+        "fault": fault_context(case, f"{section.scenario}-{section.version}", most),
     }  # fmt: skip
 
 
@@ -319,9 +345,12 @@ def _metrics(runs: Sequence[_Run]) -> list[tuple[str, list[str]]]:
     return [(name, [percent(s[key]) if form == "%" else number(s[key]) for s in found]) for name, key, form in METRICS]
 
 
-def card(manifests: Sequence[Manifest]) -> list[tuple[str, list[str]]]:
-    """The run card: versions, seed, hashes, cost; one column per run, lines without any value left out."""
-    lines: list[tuple[str, list[str]]] = []
+def card(manifests: Sequence[Manifest]) -> list[tuple[str, list[tuple[str, int]]]]:
+    """The run card: versions, seed, hashes, cost; one column per run, lines without any value left out.
+
+    Each line is its name and its cells: a value, and how many runs beside each other have it.
+    """
+    lines: list[tuple[str, list[tuple[str, int]]]] = []
 
     def word(value: Any) -> str:
         if value in (None, ""):
@@ -330,7 +359,7 @@ def card(manifests: Sequence[Manifest]) -> list[tuple[str, list[str]]]:
 
     def line(name: str, values: Sequence[Any]) -> None:
         if any(v not in (None, "") for v in values):
-            lines.append((name, [word(v) for v in values]))
+            lines.append((name, [(text, len(list(same))) for text, same in groupby(word(v) for v in values)]))
 
     line("World", [m.world for m in manifests])
     line("Slurm", [m.software.get("slurm") or m.parameters.get("slurm_version") for m in manifests])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from slurmtwin_reports.history import Row, rows_of_events
 from slurmtwin_reports.html import Report, Section, render, write_report
 from slurmtwin_reports.load import load_run
 from slurmtwin_reports.testing import a_history, row
-from slurmtwin_reports.verdict import Outcome
+from slurmtwin_reports.verdict import Outcome, Verdict
 
 RECORDINGS = Path("scenarios/recordings")
 
@@ -64,6 +65,39 @@ def test_every_mark_says_what_led_to_it() -> None:
         "node.down", "node.not_responding", "fault.injected",
     ]  # fmt: skip
     assert "± 0.5" in lines[2]
+
+
+def many_recordings(scenario: str, count: int, known: str = "") -> Section:
+    """A scenario with a twin and so many recordings."""
+    case = a_case()
+    case.runs = [case.runs[0], *(replace(case.runs[1], name=f"real {i}") for i in range(1, count + 1))]
+    verdict = Verdict(scenario=scenario, subject="phase down", outcome=Outcome.DIFFER, reason="r", known=known)
+    return Section(scenario, fault=case, verdicts=[verdict] if known else [])
+
+
+def test_in_a_report_of_many_scenarios_only_the_last_recordings_have_lanes() -> None:
+    """Of nine the last six, in figure and causes, which the page says; phases have all, as has a report of it alone."""
+    alone = render(Report("t", [many_recordings("x", 9)]))
+    among = render(Report("t", [many_recordings(f"x{i}", 9) for i in range(4)])).split('<details class="run"')[1]
+    for text, first in ((alone, 1), (among, 4)):
+        names = re.findall(r"<text [^>]*>(real \d+)</text>", text.partition('class="lanes"')[2].partition("</svg>")[0])
+        assert names == [f"real {i}" for i in range(first, 10)]
+        assert text.count(" ± 0.5<br>") >= 8
+    assert "The last 6 of 9 recordings" in among
+    assert "of 9 recordings" not in alone
+
+
+def test_a_timeline_gives_way_before_phases_and_a_known_difference_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one byte less each time: the longest of the good ones, then the other, then their phases, then the known."""
+    sections = [many_recordings("known", 5, known="why"), many_recordings("long", 4), many_recordings("short", 2)]
+    room, found = 10_000_000, []
+    for _ in range(7):
+        monkeypatch.setattr("slurmtwin_reports.html.MOST_BYTES", room)
+        text = render(Report("t", sections))
+        parts = text.split('<details class="run"')[1:]
+        found.append([("class=\"lanes\"" in part) + ("<h3>Phases</h3>" in part) for part in parts])
+        room = len(text.encode()) - 1
+    assert found == [[2, 2, 2], [2, 1, 2], [2, 1, 1], [2, 0, 1], [2, 0, 0], [1, 0, 0], [0, 0, 0]]
 
 
 def test_a_ring_of_causes_ends() -> None:
@@ -201,8 +235,7 @@ def recorded_cases() -> list[Section]:
 def test_all_recordings_fit_one_file(tmp_path: Path) -> None:
     """Well under 5 MB with every figure in it, and equal input gives equal bytes.
 
-    A check's page, with replications and other worlds, would be 14 MB, and is 4.9 at most (html.MOST_BYTES): figures of
-    its good sections go, from the last one up.
+    A check's page, with replications and other worlds, would be 14 MB, and is 4.9 at most (html.MOST_BYTES).
     """
     sections = recorded_cases()
     assert len(sections) >= 15

@@ -13,7 +13,7 @@ import pytest
 from slurmtwin.contract.cluster_facts import ClusterFacts
 from slurmtwin_reports.conformance import judge_one_step
 from slurmtwin_reports.figures import MOST_JOBS, ecdf, gantt, runs, thin
-from slurmtwin_reports.html import Report, render, write_report
+from slurmtwin_reports.html import Report, card, render, write_report
 from slurmtwin_reports.job_table import job_table
 from slurmtwin_reports.judge import judge_pairs, judge_runs, make_report
 from slurmtwin_reports.metrics import mean_level
@@ -175,8 +175,8 @@ def test_cells_and_rows_of_sections_have_no_end_tags() -> None:
 
 
 def test_figures_give_way_before_the_file_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With too little room good sections lose their figures, from the last on; a finding keeps its own."""
-    good = [judge_runs([queue_run(60, scenario=f"s{i}")], ["capacity"]) for i in range(4)]
+    """With too little room good sections lose their figures, the largest first; a finding keeps its own."""
+    good = [judge_runs([queue_run(jobs, scenario=f"s{jobs}")], ["capacity"]) for jobs in (60, 61, 62, 90)]
     bad = judge_runs([queue_run(60, scenario="bad")], ["capacity"])
     bad.verdicts = [Verdict(scenario="bad", version="26.05", subject="capacity", outcome=Outcome.BROKEN, reason="r")]
     full = render(Report("t", [good[0], bad, *good[1:]]))
@@ -188,6 +188,16 @@ def test_figures_give_way_before_the_file_grows_too_large(monkeypatch: pytest.Mo
     assert drawn[:2] == [True, True]
     assert not drawn[-1]
     assert "The figures are left out" in small
+
+
+def test_values_that_runs_beside_each_other_share_are_one_cell_of_the_run_card() -> None:
+    """Three runs, the last of another world: two cells for the world, and as many columns as runs in every line."""
+    runs = [queue_run(5), queue_run(5), queue_run(5, world="slurm")]
+    lines = dict(card([run.manifest for run in runs]))
+    assert lines["World"] == [("twin", 2), ("slurm", 1)]
+    assert all(sum(count for _, count in cells) == 3 for cells in lines.values())
+    text = render(Report("run", [judge_runs(runs, ["rows-in-order"])]))
+    assert '<th>World<td colspan="2">twin<td>slurm' in text
 
 
 @pytest.mark.parametrize(("jobs", "aggregated"), [(MOST_JOBS, False), (MOST_JOBS + 1, True)])

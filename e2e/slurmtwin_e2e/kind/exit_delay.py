@@ -27,6 +27,7 @@ from slurmtwin_e2e.kind.api import Api
 from slurmtwin_e2e.kind.attach import attach
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.collect import kubelet_log
+from slurmtwin_e2e.kind.deploy import remove
 from slurmtwin_e2e.kind.log_normal import log_normal
 from slurmtwin_e2e.kind.node_shell import NodeShell
 from slurmtwin_e2e.kind_world import say
@@ -148,7 +149,7 @@ def measure(cluster: Cluster, count: int, tell: Say, come_back: bool = False) ->
             tell(f"{node}: done")
         return ended, back
     finally:
-        api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
+        remove(cluster, NAMESPACE)
 
 
 def _name(number: int) -> str:

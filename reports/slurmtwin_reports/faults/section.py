@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from slurmtwin.contract.clock import SECOND, format_duration
@@ -15,15 +16,18 @@ from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
 from slurmtwin_reports.faults.timeline import moment, timeline
 
 
-def fault_context(case: FaultCase, name: str = "") -> dict[str, Any]:
+def fault_context(case: FaultCase, name: str = "", most: int | None = None) -> dict[str, Any]:
     """JSON-like values for templates/fault.html; `timeline` and `intervals` are SVG, made by us.
 
-    name: the section's, its own on a page.
+    name: the section's, its own on a page. most: of the recordings the last so many have lanes and causes, or all.
     """
+    real = [run for run in case.runs if not run.is_twin]
+    late = real if most is None else real[-most:]
+    shown = replace(case, runs=[*(run for run in case.runs if run.is_twin), *late])
     return {
-        "timeline": timeline(case, name), "intervals": phase_intervals(case) if case.phases else "",
+        "timeline": timeline(shown, name), "drawn": len(late), "left_out": len(real) - len(late), "intervals": phase_intervals(case) if case.phases else "",
         "rows": [_row(case, number) for number in range(len(case.phases))],
-        "causes": [line for number in range(len(case.phases)) for line in _causes(case, number)],
+        "causes": [line for number in range(len(case.phases)) for line in _causes(shown, number)],
         "has_twin": any(run.is_twin for run in case.runs), "judged": bool(case.verdicts), "why_not": case.why_not,
     }  # fmt: skip
 

@@ -115,6 +115,8 @@ class FaultOptions:
     progress: Progress | None = None
     drawn: bool = True
     """The report's figures are wanted."""
+    sections: int = 1
+    """How many that report has: in one of many only the last recordings of each have lanes."""
     since_ns: int = 0
     """Judge phases by the recordings whose time zero is not before this (unix ns)."""
 
@@ -439,7 +441,7 @@ class _Group:
             scenario.name, version, scenario.title, [replace(v, version=version) for v in verdicts],
             runs=[*twins[:1], *self.reals], fault=case,
         )  # fmt: skip
-        return without_runs(section, self.options.drawn)
+        return without_runs(section, self.options.drawn, self.options.sections)
 
     def _stale(self) -> list[Verdict]:
         from slurmtwin_reports.verdict import broken

@@ -166,7 +166,7 @@ def check(
             folder = Path(cache) if cache else default_cache()
             how = FaultOptions(
                 seed=seed, workers=workers, cache=folder, kept=Path(kept), make=replicate, anew=anew, progress=advance,
-                since_ns=begin_ns, drawn=html is not None,
+                since_ns=begin_ns, drawn=html is not None, sections=len(cases) + len(groups),
             )  # fmt: skip
             faults = judge_faults(groups, how)
         finally:
