@@ -38,10 +38,11 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_574_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25.json")),
     (1_795_590_900 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_0715.json")),
     (1_795_612_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_1320.json")),
+    (1_795_624_200 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_1630.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, and those of 25 November since
-02:40, 07:15 and 13:20, have quiet runs of their own hours."""
+02:40, 07:15, 13:20 and 16:30, have quiet runs of their own hours."""
 OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
     "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
 }
@@ -79,7 +80,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's
 pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11,
-27 and three times 10 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without
+27 and four times 10 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without
 one; neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which were
 killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the kubelet's sync to the
 new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
@@ -156,6 +157,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_2026_11_25.json": {**_STANDBY_ON_25, "container-start-behind": (112.0, 0.16)},
     "pod_durations_2026_11_25_0715.json": {**_STANDBY_ON_25, "container-start-behind": (102.0, 0.21)},
     "pod_durations_2026_11_25_1320.json": {**_STANDBY_ON_25, "container-start-behind": (119.0, 0.18)},
+    "pod_durations_2026_11_25_1630.json": {**_STANDBY_ON_25, "container-start-behind": (102.0, 0.17)},
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of
