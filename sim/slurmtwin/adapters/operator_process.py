@@ -270,18 +270,19 @@ class _Process:
         return self._o._server.took_ns(0 if latency is None else latency())
 
     def _ask(self, item: Custom, finished: Finished) -> None:
-        """slurm-operator reads pods before it asks Slurm, the reference operator behind."""
+        """slurm-operator reads pods before it asks Slurm, and whether their machines are cordoned behind that
+        (nodeset_sync.go: getNodeSetPods(), RefreshNodeCache(), syncCordon()); the reference operator reads both behind.
+        """
         turn = self._turn
-        looks: list[Looked] = []
 
         def look() -> None:
-            looks.append(self._look(item))
-            self._found[item.meta.uid] = looks[0][0]
+            self._found[item.meta.uid] = self._look(item)[0]
 
-        self._port.ask(
-            look,
-            lambda slurm: self._decide(item, slurm, finished, looks[0]) if turn == self._turn else None,
-        )
+        def decide(slurm: Any) -> None:
+            if turn == self._turn:
+                self._decide(item, slurm, finished, (self._found[item.meta.uid], self._look(item)[1]))
+
+        self._port.ask(look, decide)
 
     def _decide(self, item: Custom, slurm: Any, finished: Finished, looked: Looked) -> None:
         self._o.passes += 1
