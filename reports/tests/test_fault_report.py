@@ -95,7 +95,7 @@ def test_a_timeline_gives_way_before_phases_and_a_known_difference_last(monkeypa
         monkeypatch.setattr("slurmtwin_reports.html.MOST_BYTES", room)
         text = render(Report("t", sections))
         parts = text.split('<details class="run"')[1:]
-        found.append([("class=\"lanes\"" in part) + ("<h3>Phases</h3>" in part) for part in parts])
+        found.append([('class="lanes"' in part) + ("<h3>Phases</h3>" in part) for part in parts])
         room = len(text.encode()) - 1
     assert found == [[2, 2, 2], [2, 1, 2], [2, 1, 1], [2, 0, 1], [2, 0, 0], [1, 0, 0], [0, 0, 0]]
 
@@ -172,8 +172,29 @@ def test_dots_lie_where_they_were_measured() -> None:
     svg = phase_intervals(case)
     assert svg.count('class="dot"') == 8
     assert titles(svg).count("real 1: no end") == 1
-    assert svg.count('class="band"') == 1
+    assert svg.count('class="band') == 1
     assert "real 1: 31.00 s ± 0.50" in titles(svg)
+
+
+@pytest.mark.parametrize("count", [1, 4, 33])
+def test_each_recording_has_a_line_of_its_own_inside_its_phase(count: int) -> None:
+    """Its dot lies in the twin's interval of it; phases of 33 recordings do not run into each other."""
+    case = many_recordings("x", count).fault
+    assert case is not None
+    intervals = tuple((k * SECOND, (k + 40) * SECOND) for k in range(1, count + 1))
+    case.verdicts = [PhaseVerdict(phase=p, outcome=Outcome.AGREE, reason="", intervals=intervals) for p in case.phases]
+    root = ElementTree.fromstring(phase_intervals(case))
+    dots = [float(dot.get("cy", "")) for dot in root.iter("circle")]
+    bands = [
+        (path.get("d") or "").partition(" ")[2].partition("H")[0]
+        for path in root.iter("path")
+        if (path.get("class") or "").startswith("band")
+    ]
+    assert dots == sorted(dots)
+    assert len(set(dots)) == len(dots) == count * (len(case.phases) - 1), "one phase never began"
+    assert set(dots) <= {float(y) for y in bands}
+    floor = float((root.get("viewBox") or "").split()[3]) - 34
+    assert all(0 < y < floor for y in dots)
 
 
 def test_the_table_says_what_was_judged_and_why() -> None:

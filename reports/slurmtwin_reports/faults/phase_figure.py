@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from typing import Final
 
@@ -16,6 +17,9 @@ WIDTH: Final = 470
 LEFT: Final = 112
 RIGHT: Final = 56
 ROW: Final = 34
+"""Least height of a phase."""
+FEW: Final = 4
+"""So many recordings have dots of full size."""
 TOP: Final = 6
 FLOOR: Final = 34
 NEVER_AT: Final = WIDTH - RIGHT + 34
@@ -26,7 +30,8 @@ def phase_intervals(case: FaultCase) -> str:
     """The figure as SVG; one row per phase, seconds on a scale of decades."""
     high = max([_largest_s(case), 1.0])
     scale = Decades(high, 0.1, "length of the phase")
-    height = TOP + ROW * len(case.phases) + FLOOR
+    lines = _lines(case)
+    height = TOP + lines.row * len(case.phases) + FLOOR
     floor = height - FLOOR
 
     def x(ns: float) -> float:
@@ -43,33 +48,55 @@ def phase_intervals(case: FaultCase) -> str:
             last = at
     out.append(f'<text class="label" x="{NEVER_AT}" y="{floor + 15}" text-anchor="middle">never</text>')
     for number in range(len(case.phases)):
-        out += _row(case, number, TOP + ROW * number + ROW / 2, x)
+        out += _row(case, number, TOP + lines.row * number + lines.row / 2, lines, x)
     out.append("</svg>")
     return "".join(out)
 
 
-def _row(case: FaultCase, number: int, y: float, x: Callable[[float], float]) -> list[str]:
-    """One phase: its name, the prediction, the twin's intervals, a dot for each recording."""
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Where recordings of one phase lie under one another."""
+
+    count: int
+    step: float
+    row: float
+    """Height of the phase."""
+
+    def at(self, y: float, line: int) -> float:
+        return y + (line - (self.count - 1) / 2) * self.step
+
+
+def _lines(case: FaultCase) -> _Lines:
+    count = sum(not run.is_twin for run in case.runs)
+    step = 6 if count <= FEW else 4
+    return _Lines(count, step, max(ROW, count * step + 10))
+
+
+def _row(case: FaultCase, number: int, y: float, lines: _Lines, x: Callable[[float], float]) -> list[str]:
+    """One phase: its name, the prediction, for each recording a dot in the twin's interval of it."""
     phase = case.phases[number]
     if phase.absent:
         low, high = NEVER_AT - 7.0, NEVER_AT + 7.0
     else:
         low, high = x(phase.low), float(WIDTH - RIGHT) if phase.high is None else x(phase.high)
     high = max(high, low + 1)
-    bracket = f"M{low:.1f} {y - 9:g}v18M{low:.1f} {y - 9:g}H{high:.1f}v18"
+    top, tall = y - lines.row / 2 + 8, lines.row - 16
+    bracket = f"M{low:.1f} {top:g}v{tall:g}M{low:.1f} {top:g}H{high:.1f}v{tall:g}"
     out = [f'<text x="{LEFT - 8}" y="{y:g}" dy=".33em" text-anchor="end">{escape(phase.name)}</text>',
            f'<g><title>predicted before the recording</title><path class="foretold" d="{bracket}"/></g>']  # fmt: skip
     if number < len(case.verdicts):
-        for interval in case.verdicts[number].intervals:
+        many = " thin" if lines.count > 1 else ""
+        for line, interval in enumerate(case.verdicts[number].intervals):
             begin, end = (NEVER_AT if ns == NEVER else LEFT if ns == NO_START else x(ns) for ns in interval)
-            out.append(f'<path class="band" d="M{begin:.1f} {y:g}H{max(end, begin + 2):.1f}"/>')
+            place = f"M{begin:.1f} {lines.at(y, line):g}H{max(end, begin + 2):.1f}"
+            out.append(f'<path class="band{many}" d="{place}"/>')
     reals = [run for run in case.runs if not run.is_twin]
     for line, run in enumerate(reals):
-        out += _dot(run.name, run.marks[number], y + (line - (len(reals) - 1) / 2) * 6, x)
+        out += _dot(run.name, run.marks[number], lines.at(y, line), 3.2 if lines.count <= FEW else 1.9, x)
     return out
 
 
-def _dot(name: str, marks: Marks, y: float, x: Callable[[float], float]) -> list[str]:
+def _dot(name: str, marks: Marks, y: float, size: float, x: Callable[[float], float]) -> list[str]:
     if marks.start is None:
         return []
     length, error = marks.length_ns, marks.error_ns
@@ -78,7 +105,7 @@ def _dot(name: str, marks: Marks, y: float, x: Callable[[float], float]) -> list
     else:
         whisker = f'<path class="err" d="M{x(max(0, length - error)):.1f} {y:g}H{x(length + error):.1f}"/>'
         at, words = x(length), f"{length / SECOND:.2f} s ± {error / SECOND:.2f}"
-    dot = f'<circle class="dot" cx="{at:.1f}" cy="{y:g}" r="3.2"/>'
+    dot = f'<circle class="dot" cx="{at:.1f}" cy="{y:g}" r="{size}"/>'
     return [f"<g><title>{escape(f'{name}: {words}')}</title>{whisker}{dot}</g>"]
 
 

@@ -25,7 +25,8 @@ def fault_context(case: FaultCase, name: str = "", most: int | None = None) -> d
     late = real if most is None else real[-most:]
     shown = replace(case, runs=[*(run for run in case.runs if run.is_twin), *late])
     return {
-        "timeline": timeline(shown, name), "drawn": len(late), "left_out": len(real) - len(late), "intervals": phase_intervals(case) if case.phases else "",
+        "timeline": timeline(shown, name), "drawn": len(late), "left_out": len(real) - len(late),
+        "intervals": phase_intervals(case) if case.phases else "",
         "rows": [_row(case, number) for number in range(len(case.phases))],
         "causes": [line for number in range(len(case.phases)) for line in _causes(shown, number)],
         "has_twin": any(run.is_twin for run in case.runs), "judged": bool(case.verdicts), "why_not": case.why_not,
