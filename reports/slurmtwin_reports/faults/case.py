@@ -38,6 +38,11 @@ class FaultCase:
     """Why its phases were not held against the twin."""
 
     @property
+    def recordings(self) -> Sequence[CaseRun]:
+        """The real runs."""
+        return [run for run in self.runs if not run.is_twin]
+
+    @property
     def has_fault(self) -> bool:
         """Does anything happen to it?"""
         return any(row.kind == "fault.injected" for run in self.runs for row in run.rows)

@@ -30,7 +30,7 @@ def phase_intervals(case: FaultCase) -> str:
     """The figure as SVG; one row per phase, seconds on a scale of decades."""
     high = max([_largest_s(case), 1.0])
     scale = Decades(high, 0.1, "length of the phase")
-    lines = _lines(case)
+    lines = _Lines(len(case.recordings))
     height = TOP + lines.row * len(case.phases) + FLOOR
     floor = height - FLOOR
 
@@ -58,18 +58,23 @@ class _Lines:
     """Where recordings of one phase lie under one another."""
 
     count: int
-    step: float
-    row: float
-    """Height of the phase."""
+
+    @property
+    def step(self) -> int:
+        return 6 if self.count <= FEW else 4
+
+    @property
+    def dot(self) -> float:
+        """Radius."""
+        return 3.2 if self.count <= FEW else 1.9
+
+    @property
+    def row(self) -> int:
+        """Height of the phase."""
+        return max(ROW, self.count * self.step + 10)
 
     def at(self, y: float, line: int) -> float:
         return y + (line - (self.count - 1) / 2) * self.step
-
-
-def _lines(case: FaultCase) -> _Lines:
-    count = sum(not run.is_twin for run in case.runs)
-    step = 6 if count <= FEW else 4
-    return _Lines(count, step, max(ROW, count * step + 10))
 
 
 def _row(case: FaultCase, number: int, y: float, lines: _Lines, x: Callable[[float], float]) -> list[str]:
@@ -85,14 +90,13 @@ def _row(case: FaultCase, number: int, y: float, lines: _Lines, x: Callable[[flo
     out = [f'<text x="{LEFT - 8}" y="{y:g}" dy=".33em" text-anchor="end">{escape(phase.name)}</text>',
            f'<g><title>predicted before the recording</title><path class="foretold" d="{bracket}"/></g>']  # fmt: skip
     if number < len(case.verdicts):
-        many = " thin" if lines.count > 1 else ""
+        css = "band thin" if lines.count > 1 else "band"
         for line, interval in enumerate(case.verdicts[number].intervals):
             begin, end = (NEVER_AT if ns == NEVER else LEFT if ns == NO_START else x(ns) for ns in interval)
             place = f"M{begin:.1f} {lines.at(y, line):g}H{max(end, begin + 2):.1f}"
-            out.append(f'<path class="band{many}" d="{place}"/>')
-    reals = [run for run in case.runs if not run.is_twin]
-    for line, run in enumerate(reals):
-        out += _dot(run.name, run.marks[number], lines.at(y, line), 3.2 if lines.count <= FEW else 1.9, x)
+            out.append(f'<path class="{css}" d="{place}"/>')
+    for line, run in enumerate(case.recordings):
+        out += _dot(run.name, run.marks[number], lines.at(y, line), lines.dot, x)
     return out
 
 

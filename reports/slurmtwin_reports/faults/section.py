@@ -21,7 +21,7 @@ def fault_context(case: FaultCase, name: str = "", most: int | None = None) -> d
 
     name: the section's, its own on a page. most: of the recordings the last so many have lanes and causes, or all.
     """
-    real = [run for run in case.runs if not run.is_twin]
+    real = case.recordings
     late = real if most is None else real[-most:]
     shown = replace(case, runs=[*(run for run in case.runs if run.is_twin), *late])
     return {
@@ -36,7 +36,7 @@ def fault_context(case: FaultCase, name: str = "", most: int | None = None) -> d
 def _row(case: FaultCase, number: int) -> dict[str, Any]:
     phase = case.phases[number]
     verdict = case.verdicts[number] if case.verdicts else None
-    reals = [run.marks[number] for run in case.runs if not run.is_twin]
+    reals = [run.marks[number] for run in case.recordings]
     return {
         "name": phase.name, "rests_on": phase.rests_on, "parameter": phase.parameter, "source": phase.source,
         "predicted": predicted(phase),

@@ -434,12 +434,14 @@ class _Group:
         if self.why_not and self.judgeable:
             verdicts.append(_uncompared(scenario.name, version, self.why_not))
         phases = scenario.expect.phases
-        shown = [case_run(twin, phases, "twin") for twin in twins[:1]]
-        shown += [case_run(real, phases, f"real {i}") for i, real in enumerate(self.reals, 1)]
+        twins = [twins[self.recent[0]]] if twins else []
+        reals = [self.reals[place] for place in self.recent]
+        shown = [case_run(twin, phases, "twin") for twin in twins]
+        shown += [case_run(real, phases, f"real {place + 1}") for place, real in zip(self.recent, reals, strict=True)]
         case = FaultCase(phases, shown, self.verdicts if self.compared else [], self.why_not)
         section = Section(
             scenario.name, version, scenario.title, [replace(v, version=version) for v in verdicts],
-            runs=[*twins[:1], *self.reals], fault=case,
+            runs=[*twins, *reals], fault=case,
         )  # fmt: skip
         return without_runs(section, self.options.drawn, self.options.sections)
 

@@ -239,10 +239,9 @@ def double_runs(rows: Iterator[Row]) -> tuple[list[str], list[str]]:
             saved_ns = row.t_ns
         elif row.kind == "slurmctld.crashed":
             places = {CONTROLLER, machine.get(str(row.node))}
-            causes = [(t_ns, kind) for t_ns, kind, target in faults if target in places]
-            for key, (since_ns, _) in live.items():
-                if since_ns >= saved_ns and causes and causes[-1][0] >= since_ns:
-                    forgotten[key] = causes[-1][1]
+            cause = next(((t_ns, kind) for t_ns, kind, target in reversed(faults) if target in places), None)
+            if cause is not None:
+                forgotten |= {key: cause[1] for key, (t_ns, _) in live.items() if saved_ns <= t_ns <= cause[0]}
         elif row.kind == "script.ended":
             live.pop(row.key, None)
         elif row.kind == "job.requeued":

@@ -144,6 +144,9 @@ def test_a_fresh_set_is_judged_by_its_own_recordings(folder: Path) -> None:
     section = judged(folder, since_ns=3 * HOUR)
     found = next(v for v in section.verdicts if v.subject == "phase eviction")
     assert (found.outcome, "2 repetitions" in found.reason) == (Outcome.UNKNOWN, True)
+    assert section.fault is not None
+    assert [run.name for run in section.fault.runs] == ["twin", "real 3", "real 4"], "those that have an interval"
+    assert len(section.fault.verdicts[0].intervals) == 2
     assert not find_fault_groups([folder / "case.yaml"], folder / "recordings", 5 * HOUR)
 
 
