@@ -7,7 +7,7 @@ after so many actions; it is started again a while later with empty caches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -138,6 +138,8 @@ class _Deciding:
     """What it does behind its lists."""
     pods: tuple[PodView, ...]
     """As it found them when it began."""
+    status: Mapping[str, Any] | None
+    """Where it is to be written behind its lists."""
     told: bool
     """The set's status is another one, which is written behind its lists."""
     failed: bool
@@ -297,7 +299,10 @@ class _Process:
             actions = [action for action in actions if not isinstance(action, a.LabelPod)]
             actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
         told = marks_pods and item.status.get("status") != status["status"]
-        acted = partial(self._acted, _Deciding(item, made, labels, looked[0], told, failed, self._turn, finished))
+        same = dict(item.status) == status
+        later = status if marks_pods and not same else None  # slurm-operator has no memory to store before it acts
+        deciding = _Deciding(item, made, labels, looked[0], later, told, failed, self._turn, finished)
+        acted = partial(self._acted, deciding)
 
         def stored(answer: Any) -> None:
             if isinstance(answer, ApiError):
@@ -305,13 +310,12 @@ class _Process:
             else:
                 self._act(item, actions, acted)
 
-        same, key = dict(item.status) == status, f"NodeSet/{item.meta.key}"
-        if not same:
-            # slurm-operator has no memory to store before it acts: its status is written behind its lists (_settled())
-            done = None if marks_pods else stored
-            self.client.patch(Custom, key, lambda c: replace(c, status=status), done, uid=item.meta.uid)
-        if same or marks_pods:
+        if marks_pods or same:
             self._act(item, actions, acted)
+        else:
+            self.client.patch(
+                Custom, f"NodeSet/{item.meta.key}", lambda c: replace(c, status=status), stored, uid=item.meta.uid
+            )
 
     def _acted(self, deciding: _Deciding, good: bool) -> None:
         """All actions but labels are done."""
@@ -336,6 +340,9 @@ class _Process:
             self._over(deciding, 0, True)
             return
         others = self._other_states() if self._carrying.marks_pods else frozenset()
+        status, meta = deciding.status, deciding.item.meta
+        if status is not None:
+            self.client.patch(Custom, f"NodeSet/{meta.key}", lambda c: replace(c, status=status), uid=meta.uid)
         self._write_conditions(deciding.item, deciding.pods, others)
         writes_ns = sum([self._carrying.write() for _ in range(len(others) + deciding.told)])
         over = partial(self._over, deciding, len(others))
