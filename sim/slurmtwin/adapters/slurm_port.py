@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.lost_calls import Refusals, given_up_ns, syn_again_ns
 from slurmtwin.adapters.slurm_lists import ClientLists
-from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.slurmctld.dynamic_nodes import delete_nodes
 from slurmtwin.models.slurmctld.node_words import ListedNodes, node_words
 from slurmtwin.models.slurmctld.states import JobState, NodeBase
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.slurmctld import Slurmctld
     from slurmtwin.models.slurmctld.tables import Job, Node
 
-ANSWER_NS: Final = 60 * MS
-"""A request to slurmrestd and its own to slurmctld."""
 PASS_CALLS: Final = 3
 CLUSTER_CALLS: Final = 5
 """A pass of a node set asks for nodes, jobs and reservations, one of its Cluster for partitions and settings too."""
@@ -55,12 +53,21 @@ class Informing:
     lists: ClientLists
     batch: Callable[[int], int]
     """From a refresh asked for at that time to the batch that makes it."""
-    answer: Callable[[], int] = lambda: ANSWER_NS
-    """A list of nodes."""
-    change: Callable[[], int] = lambda: ANSWER_NS
-    """A change of a node until slurmctld has made it."""
-    reads: Callable[[], int] = lambda: 0
-    """What a pass takes beside its lists, its changes of nodes and its writes: until it decides, and at its end."""
+    begin: Callable[[], int]
+    """A pass writes a ControllerRevision that is there already, before it looks at pods (nodeset_history.go
+    getNodeSetRevisions(); answered 409, by the API server's log)."""
+    reads: Callable[[], int]
+    """What a pass takes beside a list that it waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestCalls:
+    """What slurmrestd takes, as a process asks it."""
+
+    look: Callable[[], int]
+    """Lists of nodes, jobs and reservations, read; with slurm-client a list of nodes."""
+    change: Callable[[], int]
+    """A change of a node until slurmctld has made it, or a look at one."""
 
 
 class Started(dict[str, int]):
@@ -82,7 +89,7 @@ class SlurmPort:
 
     def __init__(
         self, cluster: SlurmCluster, clock: Clock, serves: Callable[[], str], feature: str, cache_ns: int,
-        started_ns: Started, timeout_ns: int, informer: Informing | None = None,
+        started_ns: Started, timeout_ns: int, calls: RestCalls, informer: Informing | None = None,
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._clock = clock
@@ -102,7 +109,7 @@ class SlurmPort:
         """Where set, nodes, jobs and reservations are listed by informers of slurm-client."""
         self._known_jobs: tuple[SlurmJob, ...] = ()
         """As the informer of jobs listed them last."""
-        self._change_ns: Callable[[], int] = informer.change if informer is not None else lambda: ANSWER_NS
+        self._calls = calls
         if informer is not None and informer.lists.running:
             self._arm(informer.lists)
         self._failed = False
@@ -156,7 +163,7 @@ class SlurmPort:
             return 0
         at_ns = now_ns
         for _ in range(count):
-            at_ns += _listed_after_ns(informing, at_ns)
+            at_ns += _listed_after_ns(informing, at_ns, self._calls.look)
         return at_ns - now_ns
 
     def _direct(self, informing: Informing) -> bool:
@@ -165,14 +172,15 @@ class SlurmPort:
     def ask(self, begun: Callable[[], None], done: Callable[[Slurm], None]) -> None:
         """Nodes as they are now, jobs as old as the cache allows (Slinky refreshes its list of nodes in each pass).
 
-        begun: called when the pass looks at pods: at once, with slurm-client when it knows its reservation.
+        begun: called when the pass looks at pods: at once, with slurm-client when it knows its reservation and has
+        written its revision.
         """
         informing = self._informing
-        wait_ns = informing.lists.reservations_wait_ns(self._clock.now_ns) if informing is not None else 0
-        if wait_ns and self._serves() != "absent":
-            self._clock.call_in(wait_ns, self._refresh, (begun, done))
-        else:
+        if informing is None:
             self._refresh((begun, done))
+            return
+        wait_ns = informing.lists.reservations_wait_ns(self._clock.now_ns) if self._serves() != "absent" else 0
+        self._clock.call_in(wait_ns + informing.begin(), self._refresh, (begun, done))
 
     def _refresh(self, order: tuple[Callable[[], None], Callable[[Slurm], None]]) -> None:
         """The pass knows its reservation and wants nodes."""
@@ -180,15 +188,15 @@ class SlurmPort:
         begun()
         informing = self._informing
         if informing is None:
-            self._clock.call_in(ANSWER_NS, self._answer, done)
+            self._clock.call_in(self._calls.look(), self._answer, done)
             return
         if self._serves() == "absent":
             done(Slurm("absent", self._clock.now_ns))
             return
         if self._direct(informing):
-            self._clock.call_in(ANSWER_NS, self._answer, done)
+            self._clock.call_in(self._calls.look(), self._answer, done)
             return
-        listed_ns = informing.batch(self._clock.now_ns) + informing.answer()
+        listed_ns = informing.batch(self._clock.now_ns) + self._calls.look()
         if self._failed:
             self._clock.call_in(listed_ns, self._answer, partial(self._informed, informing))
             done(replace(self._last, answer="away"))
@@ -420,7 +428,7 @@ class SlurmPort:
         """
         lists_ns = self._lists_ns(self._behind)
         self._behind = 0
-        self._clock.call_in(lists_ns + self._change_ns(), self._do, (change, done, waits))
+        self._clock.call_in(lists_ns + self._calls.change(), self._do, (change, done, waits))
 
     def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None], int]) -> None:
         change, done, waits = order
@@ -443,10 +451,10 @@ class SlurmPort:
             found = ctld.nodes.by_name.get(node)
             done(self._node(ctld, found) if found is not None and self._known(found) else None, True)
 
-        self._clock.call_in(ANSWER_NS, answered)
+        self._clock.call_in(self._calls.change(), answered)
 
 
-def _listed_after_ns(informing: Informing, asked_ns: int) -> int:
+def _listed_after_ns(informing: Informing, asked_ns: int, look: Callable[[], int]) -> int:
     """From a refresh to the look that finds it done."""
     check_ns = informing.lists.check_ns
-    return -(-(informing.batch(asked_ns) + informing.answer()) // check_ns) * check_ns
+    return -(-(informing.batch(asked_ns) + look()) // check_ns) * check_ns

@@ -29,6 +29,9 @@ from slurmtwin.campaign.pod_spans import (
     bounds,
     ends_told,
     evictions,
+    node_changes,
+    operator_looks,
+    pod_patches,
     replaced,
     restarts,
     stops,
@@ -112,6 +115,7 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
             raise InputError("not a quiet run: a fault was injected", Where(str(folder)))
         elif under_operator(folder):
             _read_mounts(seen, run, rows)
+            _read_passes(seen, run, rows)
         else:
             _read_restarts(seen, run, history, rows)
     before = {folder: read_manifest(folder) for folder in under_operators}
@@ -235,6 +239,16 @@ def _read_mounts(seen: Seen, run: int, rows: Sequence[Row]) -> None:
     for bound, probed in pods:
         others = sum(one[0] < probed[1] and bound[0] < other[1] for one, other in pods) - 1
         seen.add(f"volumes-mounted{BESIDE[others] if others < len(BESIDE) else ''}", run, bound, probed)
+
+
+def _read_passes(seen: Seen, run: int, rows: Sequence[Row]) -> None:
+    """What the reference operator's passes take, as its node sets are scaled."""
+    for done, made in node_changes(rows):
+        seen.add("rest-change", run, done, made)
+    for before, answered in pod_patches(rows):
+        seen.add("pod-patch", run, before, answered)
+    for began, decided in operator_looks(rows):
+        seen.add("operator-look", run, began, decided)
 
 
 def _read_back(seen: Seen, run: int, rows: Sequence[Row], back: Restart) -> None:

@@ -75,6 +75,9 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "growth-step": (2.8, 0.07),
     "growth-wake": (1.3, 0.12),
     "volume-fill": (0.96, 0.2),
+    "rest-change": (3.0, 0.4),
+    "pod-patch": (16.0, 0.6),
+    "operator-look": (33.0, 0.35),
     "burst-request": (25.6, 0.38),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of

@@ -17,7 +17,7 @@ import slurmtwin
 from slurmtwin.adapters.carrying import Carrying
 from slurmtwin.adapters.operator_process import Operator
 from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes, batch_in_ns
-from slurmtwin.adapters.slurm_port import ANSWER_NS, Informing, SlurmPort
+from slurmtwin.adapters.slurm_port import Informing, RestCalls, SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.operator_steps import OperatorStep
@@ -51,7 +51,7 @@ new process takes its own start.
 """
 GATHER_NS: Final = 100 * MS
 """GATHER_NS of the reference operator's process; controller-runtime, which carries Slinky's, waits for nothing."""
-IN_PLACE_MORE_NS: Final = 2 * GATHER_NS + 4 * ANSWER_NS
+IN_PLACE_LOOKS: Final = 3
 """Beside that pause: the change and the pod's mark are gathered, each of three passes asks slurmrestd, the last one
 twice.
 """
@@ -65,10 +65,10 @@ LEASE_LOOK_NS: Final = (2 * SECOND, 4400 * MS)
 reference operator's 2 s (shell/process.py)."""
 BATCH_LATE_NS: Final = 2 * MS
 """A round of slurm-client's batch timer is late by up to this: the timer's own delay on a busy host."""
-READS_NS: Final = (0, 30 * MS)
-"""What a pass of slurm-operator takes until it decides beside its lists, and at its end once more. A cordon is heard of
-until the event of its pod's cordon 1.020 to 1.035 s, a second of which is a look at lists (x41-slinky, x42, six runs);
-32.0 to 32.1 s lie between a pass without changes and the poll behind it (x33, three times)."""
+READS_NS: Final = (4 * MS, 13 * MS)
+"""What a pass of slurm-operator takes beside a look at a list: its request before a list was answered 1.0041, 1.0126,
+1.0088 and 1.0095 s before the next one was sent, by the API server's log of requests (x41-slinky and x42, 25 November
+2026)."""
 HUNG_ON_JOBS_NS: Final = 3 * SECOND
 MADE_NS: Final = 200 * MS
 """A node set is created until its first pod is seen, slurmrestd being there."""
@@ -206,11 +206,15 @@ class OperatorPart:
         self._hook_more = _each(2, world.draw("submit")) if lists else _at_once
         """Slinky's hook is a shell with two calls of scontrol, each as long as sbatch's, which quiet runs show."""
 
+        change, self._patch = world.draw("rest-change"), world.draw("pod-patch")
+        own = RestCalls(world.draw("operator-look"), change)
+        self._calls = RestCalls(change, self._marked(change)) if lists else own
+
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
                 world.cluster, clock, self._rest, self._name, carrier.slurm_cache_s * SECOND,
                 sink.slurmd_started_ns, switches.rest_timeout_s * SECOND,
-                self._informing(clock.now_ns) if lists else None,
+                self._calls, self._informing(clock.now_ns) if lists else None,
             )  # fmt: skip
 
         poll_ns = world.scaled("operator-poll", carrier.poll_s * SECOND)
@@ -220,14 +224,14 @@ class OperatorPart:
                 poll_ns=poll_ns, poll_phase=self._poll_phase(poll_ns),
                 told_ns=world.start_times.told_ns if lists else None, marks_pods=lists,
                 told_found_ns=found_before_ns(world.start_times) if lists else None,
-                write=world.draw("submit"), heard_late=self._heard_late(),
+                write=self._patch, heard_late=self._heard_late(),
                 gather_ns=0 if lists else GATHER_NS,
                 pre_stop=(lambda: SLINKY_PRE_STOP_NS) if lists else world.draw("pre-stop"),
                 requeue_factor=world.factor("operator-requeue"),
                 readiness_factor=world.factor("readiness-period"),
                 poll_after_failure=carrier.poll_after_failure,
                 back_off_ns=carrier.backoff_base_ms * MS,
-                back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=kube.request,
+                back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=self._patch,
                 env={"process": self._pods.slurmd_process, **BOOTS[switches.scale_source]},
                 unreachable_s=design.kubernetes.worker_unreachable_s, sidecars=design.kubernetes.sidecars,
                 lease_ns=world.scaled("operator-lease", carrier.lease_s * SECOND),
@@ -250,7 +254,7 @@ class OperatorPart:
     def _informing(self, now_ns: int) -> Informing:
         """A new process has a new client; of the first one a recording tells when it had it."""
         world, draw = self._world, self._world.streams.uniform_ns
-        times, call = world.start_times, world.draw("submit")
+        times = world.start_times
         first = self.operator.lives <= 1
         began_ns = times.rest_ns if times.rest_ns is not None else world.apply_ns
         look_ns = world.scaled("slurm-client-look", CHECK_NS)
@@ -263,19 +267,16 @@ class OperatorPart:
         return Informing(
             lists=ClientLists(timers),
             batch=lambda asked_ns: batch_in_ns(asked_ns, now_ns + batch_ns, look_ns + late_ns),
-            answer=call, change=self._marked_and_called(call),
-            reads=draw("slurm_informer.reads", *READS_NS),
+            begin=self._requested, reads=draw("slurm_informer.reads", *READS_NS),
         )  # fmt: skip
 
-    def _marked_and_called(self, call: Callable[[], int]) -> Callable[[], int]:
-        """A change of a node by slurm-operator: a mark on its pod, then a call of slurmrestd, as long as sbatch's, as
-        its lists of nodes are.
+    def _requested(self) -> int:
+        """A request of its own to the API server."""
+        return self._kube.server.took_ns(self._patch())
 
-        The event of a cordon is heard of 13 to 21 ms before slurmctld's line of the drain (x41-slinky, x42, six of
-        eight).
-        """
-        server, request = self._kube.server, self._kube.request
-        return lambda: server.took_ns(request()) + call()
+    def _marked(self, call: Callable[[], int]) -> Callable[[], int]:
+        """A change of a node by slurm-operator: a mark on its pod, then a call of slurmrestd."""
+        return lambda: self._requested() + call()
 
     def _heard_late(self) -> Callable[[], bool]:
         """A write is at the server in the middle of its request: its watch against the way back."""
@@ -406,7 +407,8 @@ class OperatorPart:
             self._client.delete(Pod, pod.meta.key, uid=pod.meta.uid)
         else:
             pause_ns = self._world.scaled("operator-requeue", IN_PLACE_NS)
-            state.configured_anew(lines, pause_ns + IN_PLACE_MORE_NS + self._begin())
+            asks_ns = sum([self._calls.look() for _ in range(IN_PLACE_LOOKS)]) + self._calls.change()
+            state.configured_anew(lines, pause_ns + 2 * GATHER_NS + asks_ns + self._begin())
         return _nothing
 
     def _change(self, **values: object) -> Callable[[], None]:

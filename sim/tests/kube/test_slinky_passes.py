@@ -124,7 +124,8 @@ def test_a_status_soon_behind_the_first_lists_is_of_a_pass_that_hung_for_jobs(to
 
 
 def test_a_drain_comes_a_look_and_two_calls_behind_its_cordon() -> None:
-    """Recorded 1.028 to 1.052 s behind the cordon's row where no pass was under way (x41-slinky, x42, seven runs)."""
+    """Recorded 1.027 to 1.071 s behind the cordon's row where no pass was under way (x41-slinky, x42, twelve runs), and
+    once 1.129 s."""
     spans = []
     for number in range(8):
         rows = rows_of("x42-drain-protected", "7", number)
@@ -132,8 +133,8 @@ def test_a_drain_comes_a_look_and_two_calls_behind_its_cordon() -> None:
         span_ns = first_ns(rows, Kind.NODE_DRAINED, cordoned_ns) - cordoned_ns
         spans += [span_ns / MS] if span_ns < 1200 * MS else []
     assert len(spans) >= 4
-    assert all(1005 <= span <= 1070 for span in spans)
-    assert 1028 <= sum(spans) / len(spans) <= 1052
+    assert all(1010 <= span <= 1100 for span in spans)
+    assert 1028 <= sum(spans) / len(spans) <= 1055
 
 
 @pytest.mark.parametrize(("recording", "recorded_s"), [("6", 0.741), ("7", 0.305), ("10", 1.027)])
