@@ -192,7 +192,7 @@ class _Process:
             if turn == self._turn:
                 self._pass(key, finished)
 
-        return WorkQueue(self.clock, begin, 1, carrying.back_off_ns, carrying.back_off_most_ns, carrying.marks_pods)
+        return WorkQueue(self.clock, begin, 1, carrying.back_off_ns, carrying.back_off_most_ns, single=True)
 
     def _stand(self, _argument: object) -> None:
         """A pass ends that has written a status; one that is under way gives way to it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,13 @@ from slurmtwin.contract.errors import InputError, Where
 PASSES_FILE: Final = "plans.jsonl.gz"
 TOGETHER_NS: Final = 10 * MS
 """Two passes that one poll wakes begin so close; those that other causes wake lie further apart."""
+PERIOD_NS: Final = 30 * SECOND
+"""poll_s of the reference operator's designs."""
+BUSY_NS: Final = 150 * MS
+"""On a busy host they begin so close, and polls are so punctual: others do so too, but not a whole number of periods
+apart."""
+KINDS: Final = ("Cluster", "NodeSet")
+"""Objects that a poll wakes."""
 IDLE_NS: Final = SECOND
 """A pass has ended so long after its decision. An object that is woken during a pass gets its next one at its end,
 which tells nothing of the moment it was woken."""
@@ -54,10 +61,34 @@ def _pass(document: dict[str, Any], epoch_ns: int) -> Pass:
 
 
 def last_poll_ns(passes: Iterable[Pass], before_ns: int) -> int | None:
-    """The last poll before that time which passes show; None where none does."""
+    """The last poll before that time which passes show; None where none does.
+
+    Two passes at once are one. So are two that begin nearly at once, or that others kept waiting, where two more do so
+    a whole number of periods later.
+    """
+    known = list(passes)
+    pairs = _pairs(known)
+    early = [at_ns for at_ns in pairs if at_ns < before_ns]
+    again = [at_ns for at_ns in early if any(_a_poll_later(at_ns, later_ns) for later_ns in pairs)]
+    return max([*again, *_at_once(known, before_ns)], default=None)
+
+
+def _pairs(passes: Sequence[Pass]) -> list[int]:
+    """When a pass of the Cluster and one of the NodeSet begin nearly at once."""
+    began = {kind: [one.began_ns for one in passes if one.kind == kind and one.began_ns is not None] for kind in KINDS}
+    return [min(one, other) for one in began[KINDS[0]] for other in began[KINDS[1]] if abs(one - other) <= BUSY_NS]
+
+
+def _a_poll_later(at_ns: int, later_ns: int) -> bool:
+    periods = round((later_ns - at_ns) / PERIOD_NS)
+    return periods > 0 and abs(later_ns - at_ns - periods * PERIOD_NS) <= BUSY_NS
+
+
+def _at_once(passes: Iterable[Pass], before_ns: int) -> list[int]:
+    """Polls by passes at once, of objects that had none under way."""
     decided: dict[str, int] = {}
     woken: dict[str, int] = {}
-    poll_ns = None
+    polls: list[int] = []
     for one in passes:
         if one.decided_ns >= before_ns:
             break
@@ -69,5 +100,5 @@ def last_poll_ns(passes: Iterable[Pass], before_ns: int) -> int | None:
         beside = [at for at in woken.values() if abs(at - one.began_ns) <= TOGETHER_NS]
         woken[one.kind] = one.began_ns
         if beside:
-            poll_ns = min(one.began_ns, *beside)
-    return poll_ns
+            polls.append(min(one.began_ns, *beside))
+    return polls

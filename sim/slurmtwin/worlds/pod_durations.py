@@ -76,7 +76,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "growth-wake": (1.3, 0.12),
     "volume-fill": (0.96, 0.2),
     "rest-change": (3.0, 0.4),
-    "pod-patch": (16.0, 0.6),
+    "pod-patch": (15.3, 0.45),
     "operator-look": (33.0, 0.35),
     "burst-request": (25.6, 0.38),
 }

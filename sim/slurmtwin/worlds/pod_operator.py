@@ -51,9 +51,9 @@ new process takes its own start.
 """
 GATHER_NS: Final = 100 * MS
 """GATHER_NS of the reference operator's process; controller-runtime, which carries Slinky's, waits for nothing."""
-IN_PLACE_LOOKS: Final = 3
-"""Beside that pause: the change and the pod's mark are gathered, each of three passes asks slurmrestd, the last one
-twice.
+IN_PLACE: Final = (3, 4, 3)
+"""Beside that pause, by the passes that three recordings of op-config-change show: the change, what the first pass
+wrote and the pod's mark are gathered; each of four passes looks; memory, ConfigMap and mark are written.
 """
 LEASE_LOST_NS: Final = (15 * SECOND, 17 * SECOND)
 """One HTTP/2 connection carries all that controller-runtime asks. Where it falls silent, the next renewal, at most 2 s
@@ -407,8 +407,10 @@ class OperatorPart:
             self._client.delete(Pod, pod.meta.key, uid=pod.meta.uid)
         else:
             pause_ns = self._world.scaled("operator-requeue", IN_PLACE_NS)
-            asks_ns = sum([self._calls.look() for _ in range(IN_PLACE_LOOKS)]) + self._calls.change()
-            state.configured_anew(lines, pause_ns + 2 * GATHER_NS + asks_ns + self._begin())
+            gathers, looks, writes = IN_PLACE
+            asks_ns = sum([self._calls.look() for _ in range(looks)] + [self._patch() for _ in range(writes)])
+            made_ns = self._calls.change() + self._begin()
+            state.configured_anew(lines, pause_ns + gathers * GATHER_NS + asks_ns + made_ns)
         return _nothing
 
     def _change(self, **values: object) -> Callable[[], None]:

@@ -43,6 +43,17 @@ def test_a_poll_behind_the_fault_tells_nothing() -> None:
     assert last_poll_ns(passes(*late), FAULT_NS) is None
 
 
+def test_two_that_begin_nearly_at_once_are_a_poll_where_two_more_are_a_period_later() -> None:
+    """On a busy host a poll's passes begin 40 to 140 ms apart (op-delete 1 to 3): alone they may be anything."""
+    nearly = ("Cluster", 60.05, 60.0), ("NodeSet", 60.13, 60.09)
+    later = ("NodeSet", 120.1, 120.05), ("Cluster", 120.09, 120.06)
+    other = ("NodeSet", 131.1, 131.05), ("Cluster", 131.09, 131.06)
+    assert last_poll_ns(passes(*nearly, *later), FAULT_NS) == 60 * SECOND
+    assert last_poll_ns(passes(*nearly), FAULT_NS) is None
+    assert last_poll_ns(passes(*nearly, *other), FAULT_NS) is None
+    assert last_poll_ns(passes(*later), FAULT_NS) is None
+
+
 def test_passes_that_follow_others_at_once_are_no_poll() -> None:
     """Both objects were woken while slurmrestd did not answer: when, nobody knows (op-kubectl-drain 2)."""
     before = ("Cluster", 59.95, None), ("NodeSet", 59.96, None)
@@ -55,7 +66,8 @@ def test_a_pass_without_an_answer_has_no_begin() -> None:
 
 
 FOUND = [
-    ("op-scale/26.05/pods/1", 7.757), ("op-kubectl-drain/26.05/pods/3", 2.922), ("op-delete/26.05/pods/1", None),
+    ("op-scale/26.05/pods/1", 7.757), ("op-kubectl-drain/26.05/pods/3", 2.922), ("op-delete/26.05/pods/1", 23.521),
+    ("op-delete/26.05/pods/9", 10.772), ("op-rolling-update/26.05/pods/1", None),
 ]  # fmt: skip
 
 

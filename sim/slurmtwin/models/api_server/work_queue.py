@@ -42,7 +42,8 @@ class WorkQueue:
         self._later: dict[str, tuple[int, Call]] = {}
         self._single = single
         """A key is there once, to be worked on now or later: wanted now, its later time is forgotten, and none is noted
-        while it waits (controller-runtime >= 0.23 priorityqueue.go lockedAddWithOpts()).
+        while it waits (controller-runtime >= 0.23 priorityqueue.go lockedAddWithOpts(); the reference operator's
+        shell/work_queue.py).
         """
 
     def __len__(self) -> int:

@@ -1,0 +1,57 @@
+"""What the reference operator's looks, calls and polls take, beside what its recordings show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurmtwin.campaign.replications import Variant, batches, prepared, run_one
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin_reports.load import load_run
+
+SCENARIOS = Path(__file__).parents[3] / "scenarios"
+
+
+def rows_of(name: str, recording: str, number: int = 0) -> list[Event]:
+    """One replication of a recording."""
+    scenario, folder = (
+        SCENARIOS / "operator" / f"{name}.yaml",
+        SCENARIOS / "recordings" / name / "26.05/pods" / recording,
+    )
+    batch = batches(scenario, folder, "26.05", Variant(), 1)[0]
+    return list(run_one(batch, prepared(batch, load_scenario(scenario), load_run(folder)), number)[1])
+
+
+def behind_fault(rows: list[Event], kind: Kind) -> list[tuple[int, Event]]:
+    """Rows of a kind behind the fault, and how long."""
+    fault_ns = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
+    return [(row.t_ns - fault_ns, row) for row in rows if row.kind is kind and row.t_ns > fault_ns]
+
+
+def labelled_s(rows: list[Event], node: str) -> float:
+    """When the pod of a node that is to go has its label for that: simulated seconds."""
+    done = (row for _, row in behind_fault(rows, Kind.ACTION_ISSUED) if row.node == node)
+    return next(row.t_ns for row in done if '"label-pod"' in (row.detail or "")) / SECOND
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_node_set_that_is_deleted_is_drained_by_calls_of_some_milliseconds(number: int) -> None:
+    """Recorded in op-delete 11: the first 137 ms behind the fault, 100 of which are gathered, the fourth 12 later."""
+    drained = [at_ns / MS for at_ns, _ in behind_fault(rows_of("op-delete", "11", number), Kind.NODE_DRAINED)]
+    assert drained[0] == pytest.approx(150, abs=30)
+    assert drained[3] - drained[0] == pytest.approx(8, abs=5)
+
+
+@pytest.mark.parametrize(("recording", "recorded_s"), [("7", 42.85), ("8", 42.98), ("10", 42.98)])
+def test_a_poll_puts_the_next_pass_off(recording: str, recorded_s: float) -> None:
+    """An object is in the queue once: passes come 5 s behind the poll, not behind what was due before it."""
+    assert labelled_s(rows_of("op-delete", recording), "w-0") == pytest.approx(recorded_s, abs=0.2)
+
+
+def test_a_change_of_slurm_conf_is_read_three_gathered_passes_and_a_mount_later() -> None:
+    """Recorded 3.52 to 3.59 s, three times on a busy host."""
+    started = [at_ns for at_ns, _ in behind_fault(rows_of("op-config-change", "2"), Kind.SLURMCTLD_STARTED)]
+    assert started[0] / SECOND == pytest.approx(3.6, abs=0.15)
