@@ -538,6 +538,16 @@ def test_what_no_quiet_run_shows_is_its_own_on_a_processor_where_it_was_measured
     assert found == {POD_DURATIONS_FILE.name: (130 * MS,), "pod_durations_xeon.json": (68 * MS,)}
 
 
+def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> None:
+    """Of ten batches that show both, and of the two that show no end: theirs goes by what they show."""
+    batches = [POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values()]
+    for path in batches:
+        shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
+        start, times = ("container-restart", 2.35) if "container-restart" in shown else ("container-start-alone", 3.1)
+        found = still_durations(path)
+        assert found["stop-told"][0] / found[start][0] == pytest.approx(times, rel=0.15), path.name
+
+
 def test_without_a_quiet_run_there_is_nothing_to_fit() -> None:
     """And the message says how to get one."""
     with pytest.raises(InputError, match="no quiet run"):
