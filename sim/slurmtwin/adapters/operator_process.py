@@ -140,8 +140,6 @@ class _Deciding:
     """As it found them when it began."""
     status: Mapping[str, Any] | None
     """Where it is to be written behind its lists."""
-    told: bool
-    """The set's status is another one, which is written behind its lists."""
     failed: bool
     """slurmrestd was away, and the design gives such a pass up."""
     turn: int
@@ -298,10 +296,9 @@ class _Process:
         if marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale()); labels come last
             actions = [action for action in actions if not isinstance(action, a.LabelPod)]
             actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
-        told = marks_pods and item.status.get("status") != status["status"]
         same = dict(item.status) == status
         later = status if marks_pods and not same else None  # slurm-operator has no memory to store before it acts
-        deciding = _Deciding(item, made, labels, looked[0], later, told, failed, self._turn, finished)
+        deciding = _Deciding(item, made, labels, looked[0], later, failed, self._turn, finished)
         acted = partial(self._acted, deciding)
 
         def stored(answer: Any) -> None:
@@ -313,9 +310,7 @@ class _Process:
         if marks_pods or same:
             self._act(item, actions, acted)
         else:
-            self.client.patch(
-                Custom, f"NodeSet/{item.meta.key}", lambda c: replace(c, status=status), stored, uid=item.meta.uid
-            )
+            self._write_status(item, status, stored)
 
     def _acted(self, deciding: _Deciding, good: bool) -> None:
         """All actions but labels are done."""
@@ -340,17 +335,18 @@ class _Process:
             self._over(deciding, 0, True)
             return
         others = self._other_states() if self._carrying.marks_pods else frozenset()
-        status, meta = deciding.status, deciding.item.meta
+        item, status = deciding.item, deciding.status
         if status is not None:
-            self.client.patch(Custom, f"NodeSet/{meta.key}", lambda c: replace(c, status=status), uid=meta.uid)
-        self._write_conditions(deciding.item, deciding.pods, others)
-        writes_ns = sum([self._carrying.write() for _ in range(len(others) + deciding.told)])
+            self._write_status(item, status)
+        self._write_conditions(item, deciding.pods, others)
+        told = status is not None and item.status.get("status") != status["status"]
+        writes_ns = sum([self._carrying.write() for _ in range(len(others) + told)])
         over = partial(self._over, deciding, len(others))
         if writes_ns:
             took_ns = self._o._server.took_ns(writes_ns)
-            self.clock.call_in(took_ns, lambda _: self._act(deciding.item, deciding.labels, over))
+            self.clock.call_in(took_ns, lambda _: self._act(item, deciding.labels, over))
         else:
-            self._act(deciding.item, deciding.labels, over)
+            self._act(item, deciding.labels, over)
 
     def _over(self, deciding: _Deciding, others: int, good: bool) -> None:
         """The pass has ended; others: nodes whose states were written on pods."""
@@ -371,6 +367,10 @@ class _Process:
         states = self._port.states()
         before, self._o.said = self._o.said, states
         return frozenset() if states is before else other_records(before, states)
+
+    def _write_status(self, item: Custom, status: Mapping[str, Any], done: Callable[[Any], None] | None = None) -> None:
+        key = f"NodeSet/{item.meta.key}"
+        self.client.patch(Custom, key, lambda c: replace(c, status=status), done, uid=item.meta.uid)
 
     def _write_conditions(self, item: Custom, found: tuple[PodView, ...], others: frozenset[str]) -> None:
         """With them go all conditions of the pod as the pass found it: one that became ready since is not, until the

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
+from slurmtwin.campaign.operator_spans import node_changes, operator_looks, pod_patches
 from slurmtwin.campaign.pod_spans import (
     Interval,
     PodSpans,
@@ -29,9 +30,6 @@ from slurmtwin.campaign.pod_spans import (
     bounds,
     ends_told,
     evictions,
-    node_changes,
-    operator_looks,
-    pod_patches,
     replaced,
     restarts,
     stops,

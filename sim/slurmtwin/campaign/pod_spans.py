@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS
@@ -22,14 +21,6 @@ STARTED_MS: Final = 50.0
 runs."""
 UNMOUNTED_MS: Final = 250.0
 """So long behind an end the pod's volumes are surely unmounted: two loops of 100 ms see it (volume_manager.go)."""
-GATHER_MS: Final = 100.0
-"""The reference operator looks at a change so much later (shell/process.py GATHER_NS)."""
-STORED_MS: Final = 6.0
-"""A pass's memory is at the API server half a request behind its decision (worlds/pod_faults.py REQUEST_NS)."""
-WATCHED_MS: Final = 2.0
-"""Two changes that one watch brings are as far apart as they happened, to so much."""
-PASS_MS: Final = 400.0
-"""A pass that a change of its node set brings has stored its memory by then."""
 DRAINED_MS: Final = 2000.0
 """kubectl asks again for a refused eviction after 5 s; those that are granted are marked sooner than that."""
 Interval = tuple[float, float]
@@ -260,39 +251,6 @@ def evictions(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
             for row in rows[place + 1 :]:
                 if row.kind == "pod.deleting" and row.actor == "collector" and bounds(row)[1] < begun[1] + DRAINED_MS:
                     yield begun, bounds(row)
-
-
-def node_changes(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
-    """Of each drain right behind another one: when the operator had the answer to that, and slurmctld's line of it."""
-    told = sorted((row for row in rows if row.kind in ("node.drained", "action.issued")), key=lambda row: row.t_ns)
-    for done, line in pairwise(told):
-        if _does(done, "drain") and line.kind == "node.drained" and line.t_ns - done.t_ns < PASS_MS * MS:
-            yield bounds(done), bounds(line)
-
-
-def pod_patches(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
-    """Of each pod that the operator marks right behind another one, in the same pass: the answers to both."""
-    asked = sorted((row for row in rows if row.kind == "action.issued"), key=lambda row: row.t_ns)
-    for before, row in pairwise(asked):
-        if _does(before, "label-pod") and _does(row, "label-pod") and row.t_ns - before.t_ns < GATHER_MS * MS:
-            yield bounds(before), bounds(row)
-
-
-def operator_looks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
-    """Of each change of a node set: when its pass began, and when that had decided; both by the same watch."""
-    from slurmtwin_reports.history import fault_of
-
-    told = [row for row in rows if row.kind == "object.changed" and row.details.get("resource") == "NodeSet"]
-    for asked in rows:
-        if asked.kind == "fault.injected" and fault_of(asked).get("kind") == "operator.scale":
-            heard = [row.t_ns / MS for row in told if 0 <= row.t_ns - asked.t_ns < PASS_MS * MS]
-            if len(heard) > 1:
-                began, decided = heard[0] + GATHER_MS, heard[1] - STORED_MS
-                yield (began, began), (decided - WATCHED_MS, decided + WATCHED_MS)
-
-
-def _does(row: Row, action: str) -> bool:
-    return row.kind == "action.issued" and row.details.get("do") == action
 
 
 def _ends(rows: Sequence[Row], gone: Row, ended: Row | None) -> tuple[Interval, Interval] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,7 @@ from slurmtwin.models.api_server.server import ApiServer
 from slurmtwin.models.controllers.assemble import ControlPlane, control_plane
 from slurmtwin.models.controllers.defaults import ControlPlaneDefaults
 
+sys.path.insert(0, str(Path(__file__).parent))  # tests may import the support module that lies beside them
 START_NS = SECOND
 END_NS = SECOND // 2
 

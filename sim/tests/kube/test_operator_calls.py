@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from replicated_runs import SCENARIOS, replicated
 
-from slurmtwin.campaign.replications import Variant, batches, prepared, run_one
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
-from slurmtwin.contract.scenario import load_scenario
-from slurmtwin_reports.load import load_run
-
-SCENARIOS = Path(__file__).parents[3] / "scenarios"
 
 
 def rows_of(name: str, recording: str, number: int = 0) -> list[Event]:
     """One replication of a recording."""
-    scenario, folder = (
-        SCENARIOS / "operator" / f"{name}.yaml",
-        SCENARIOS / "recordings" / name / "26.05/pods" / recording,
-    )
-    batch = batches(scenario, folder, "26.05", Variant(), 1)[0]
-    return list(run_one(batch, prepared(batch, load_scenario(scenario), load_run(folder)), number)[1])
+    return replicated(SCENARIOS / "operator" / f"{name}.yaml", recording, number)
 
 
 def behind_fault(rows: list[Event], kind: Kind) -> list[tuple[int, Event]]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
+from replicated_runs import SCENARIOS, replicated
 
-from slurmtwin.campaign.replications import Variant, batches, prepared, run_one
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
@@ -15,9 +14,8 @@ from slurmtwin.worlds import pod_operator
 from slurmtwin.worlds.pod_operator import found_before_ns
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
-from slurmtwin_reports.load import load_run
 
-FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
+FAULTS = SCENARIOS / "faults"
 
 
 def recorded(slurmctld: float, slurmd: float, rest: float, made: float, *faults: float) -> StartTimes:
@@ -76,14 +74,9 @@ def test_pods_that_stay_are_undrained_before_others_are_drained() -> None:
     assert drained - resumed == pytest.approx(1.05, abs=0.06) or drained - resumed == pytest.approx(2.05, abs=0.06)
 
 
-RECORDINGS = FAULTS.parent / "recordings"
-
-
 def rows_of(name: str, recording: str, number: int = 0) -> list[Event]:
     """One replication of a recording."""
-    scenario, folder = FAULTS / f"{name}.yaml", RECORDINGS / name / "26.05" / "pods" / recording
-    batch = batches(scenario, folder, "26.05", Variant(), 1)[0]
-    return list(run_one(batch, prepared(batch, load_scenario(scenario), load_run(folder)), number)[1])
+    return replicated(FAULTS / f"{name}.yaml", recording, number)
 
 
 def first_ns(rows: Sequence[Event], kind: Kind, since_ns: int = 0, actor: str = "") -> int:
@@ -134,8 +127,8 @@ def test_a_drain_comes_a_look_and_two_calls_behind_its_cordon() -> None:
         span_ns = first_ns(rows, Kind.NODE_DRAINED, cordoned_ns) - cordoned_ns
         spans += [span_ns / MS] if span_ns < 1200 * MS else []
     assert len(spans) >= 4
-    assert all(1010 <= span <= 1100 for span in spans)
-    assert 1028 <= sum(spans) / len(spans) <= 1055
+    assert all(1005 <= span <= 1070 for span in spans)
+    assert 1028 <= sum(spans) / len(spans) <= 1052
 
 
 def test_what_a_pass_takes_beside_its_look_comes_before_its_drain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +189,7 @@ STANDS = [("x42-drain-protected", 3, 1.37), ("x42-drain-protected", 2, 1.06), ("
 @pytest.mark.parametrize(("name", "number", "drained_s"), STANDS)
 def test_a_fault_meets_the_pass_that_was_under_way(name: str, number: int, drained_s: float) -> None:
     """The node set's last status before it says where passes stood: 1.75, 30.3 and 0.15 s before these drains."""
-    scenario, recording = FAULTS / f"{name}.yaml", RECORDINGS / name / "26.05" / "pods" / str(number)
-    batch = batches(scenario, recording, "26.05", Variant(), 1)[0]
-    _, rows = run_one(batch, prepared(batch, load_scenario(scenario), load_run(recording)), 0)
+    rows = rows_of(name, str(number))
     fault_ns = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
     found = next(row.t_ns for row in rows if row.kind is Kind.NODE_DRAINED and row.t_ns >= fault_ns)
     assert (found - fault_ns) / SECOND == pytest.approx(drained_s, abs=0.15)

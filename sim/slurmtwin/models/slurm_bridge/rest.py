@@ -31,7 +31,7 @@ class RestCosts:
     """What slurmrestd and slurmctld take for an answer, ns."""
 
     call_ns: int = 4 * MS
-    """Any call: a change of a node takes 1.9 to 5.0 ms by the hour (quiet-operated, 12 batches; `rest-change`)."""
+    """Any call: a change of a node takes 1.9 to 5.0 ms by the hour (quiet-operated, ten batches; `rest-change`)."""
     job_ns: int = 1_550_000
     """A job more in a list of all jobs: about 900 of them took 1.4 s (slurm-bridge issue 45)."""
 
