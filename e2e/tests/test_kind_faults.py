@@ -244,6 +244,8 @@ QUIET = (
     "quiet-deleted",
     "quiet-drained",
     "quiet-operated",
+    "quiet-ended",
+    "quiet-slinky",
 )
 """Runs without a prediction: durations are fitted to them."""
 

@@ -31,7 +31,7 @@ class Carrying:
     """A write of such a status or state, one behind the other at a pass's end."""
     heard_late: Callable[[], bool] = lambda: False
     """Of a pass's last write: whether its watch tells of it behind its answer."""
-    gather_ns: int = 0
+    gather: Callable[[], int] = lambda: 0
     """A watched change is looked at so much later: those that come together make one pass (shell/process.py)."""
     requeue_factor: float = 1.0
     """Of the pause that the core asks for (a verdict halves and doubles it)."""

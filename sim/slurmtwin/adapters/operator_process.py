@@ -173,6 +173,8 @@ class _Process:
         """uids of pods that are seen to have been told of their place, which nobody takes back."""
         self._turn = 0
         """Passes of an earlier one are given up."""
+        self._decided: _Deciding | None = None
+        """A pass that has decided and has not come to its end."""
         self._queue = self._new_queue()
         for informer in self.informers:
             informer.start()
@@ -193,15 +195,19 @@ class _Process:
         return WorkQueue(self.clock, begin, 1, carrying.back_off_ns, carrying.back_off_most_ns, single=True)
 
     def _stand(self, _argument: object) -> None:
-        """A pass ends that has written a status; one that is under way gives way to it.
+        """A pass ends that has written a status; one that has decided is that one, one that waits gives way to it.
 
         Pods were written in it (what protects a busy one), so a pass follows; a last write that is heard of late, one
         more.
         """
         self._turn += 1
         self._queue = self._new_queue()
-        others = self._other_states()
+        others, decided = self._other_states(), self._decided
         for item in self.sets:
+            if decided is not None and decided.item.meta.uid == item.meta.uid:
+                if decided.status is not None:
+                    self._write_status(item, decided.status)
+                self._act(item, decided.labels, _whatever)
             self._write_conditions(item, self._found_by(item), others)
             self._queue.add(item.meta.key)
             self._heard_late(item)
@@ -223,7 +229,7 @@ class _Process:
         if new is not None and (
             old is None or old.meta.generation != new.meta.generation or old.meta.deleting != new.meta.deleting
         ):  # what the operator itself writes into the status brings no pass
-            self._queue.add_after(new.meta.key, self._carrying.gather_ns)
+            self._queue.add_after(new.meta.key, self._carrying.gather())
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for views in self._views.values():
@@ -232,14 +238,14 @@ class _Process:
         assert pod is not None
         name = pod.meta.labels.get(NODE_SET)
         if name:
-            self._queue.add_after(f"{pod.meta.namespace}/{name}", self._carrying.gather_ns)
+            self._queue.add_after(f"{pod.meta.namespace}/{name}", self._carrying.gather())
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         for views in self._views.values():
             views.node_changed(old, new)
         if old is None or new is None or old.spec != new.spec or old.ready != new.ready:
             for item in self.sets:
-                self._queue.add_after(item.meta.key, self._carrying.gather_ns)
+                self._queue.add_after(item.meta.key, self._carrying.gather())
 
     # a pass
 
@@ -299,6 +305,7 @@ class _Process:
         same = dict(item.status) == status
         later = status if marks_pods and not same else None  # slurm-operator has no memory to store before it acts
         deciding = _Deciding(item, made, labels, looked[0], later, failed, self._turn, finished)
+        self._decided = deciding
         acted = partial(self._acted, deciding)
 
         def stored(answer: Any) -> None:
@@ -350,6 +357,8 @@ class _Process:
 
     def _over(self, deciding: _Deciding, others: int, good: bool) -> None:
         """The pass has ended; others: nodes whose states were written on pods."""
+        if self._decided is deciding:
+            self._decided = None
         if good and deciding.turn == self._turn:
             if self._carrying.marks_pods:
                 self._hear_of_pods(deciding.item, others)
@@ -572,6 +581,10 @@ def _said(do: str, outcome: str, about: str) -> str:
 
 
 def _nothing() -> None:
+    return None
+
+
+def _whatever(_good: bool) -> None:
     return None
 
 

@@ -1,4 +1,4 @@
-"""Passes of the reference operator in a recorded run: what its looks, changes of nodes and marks on pods take."""
+"""Passes of operators in a recorded run: what looks, changes of nodes, marks on pods and hooks take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.campaign.pod_spans import Interval, bounds
-from slurmtwin.contract.clock import MS
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.worlds.pod_faults import REQUEST_NS
 from slurmtwin.worlds.pod_operator import GATHER_NS
 
@@ -20,6 +20,14 @@ WATCHED_NS: Final = 2 * MS
 """Two changes that one watch brings are as far apart as they happened, to so much."""
 PASS_NS: Final = 400 * MS
 """A pass that a change of its node set brings has stored its memory by then."""
+LOOK_NS: Final = SECOND
+"""slurm-operator waits so long for a list, in whole looks (slurm-client informer.go waitForSyncList())."""
+BUSY_NS: Final = 200 * MS
+"""A pass that a cordon brings takes less beside its look; one that was under way ends at any time."""
+HEARD_MS: Final = (15.0, 55.0)
+"""The event that a kubelet stops a container is heard of until slurmd logs its end, where no hook is between: stop-heard
+of ten batches, less the 7 to 16 ms from the relist to that event (quiet-ended)."""
+
 
 
 def node_changes(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
@@ -47,6 +55,52 @@ def operator_looks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
             if len(heard) > 1:
                 began, decided = (heard[0] + GATHER_NS) / MS, heard[1] - STORED_NS
                 yield (began, began), ((decided - WATCHED_NS) / MS, (decided + WATCHED_NS) / MS)
+
+
+def cordons_told(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each cordoned machine whose worker slurm-operator drains: the cordon, and the event that it writes of it less
+    one look. One watch brings both."""
+    for cordoned, told, _line in _cordons(rows):
+        began, event = cordoned.t_ns / MS, told.t_ns - LOOK_NS
+        yield (began, began), ((event - WATCHED_NS) / MS, (event + WATCHED_NS) / MS)
+
+
+def cordons_done(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of the same the event's receipt, and slurmctld's line."""
+    for _cordoned, told, line in _cordons(rows):
+        yield (told.t_ns / MS, told.t_ns / MS), bounds(line)
+
+
+def hooks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each worker's pod that the reference operator deletes, beside which no other ends: when its kubelet said that it
+    stops the container, as much later as SIGTERM comes without a hook, and slurmd's last line.
+    """
+    ends: list[tuple[Row, Row]] = []
+    stopping: dict[str, Row] = {}
+    for row in rows:
+        if row.kind == "kube.event" and row.actor == "collector" and row.details.get("reason") == "Killing":
+            stopping[str(row.details.get("about")).rpartition("/")[2]] = row
+        elif row.kind == "slurmd.stopped" and row.node in stopping:
+            ends.append((stopping.pop(row.node), row))
+    for told, stopped in ends:
+        if sum(one.t_ns < stopped.t_ns and told.t_ns < last.t_ns for one, last in ends) == 1:
+            at_ms = told.t_ns / MS
+            yield (at_ms + HEARD_MS[0], at_ms + HEARD_MS[1]), bounds(stopped)
+
+
+def _cordons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row, Row]]:
+    """A machine's cordon, slurm-operator's event of it, and the drain; none whose pass was under way by then."""
+    cordoned: Row | None = None
+    told: Row | None = None
+    for row in rows:
+        if row.kind == "kube_node.cordoned":
+            cordoned, told = row, None
+        elif row.kind == "kube.event" and row.actor == "collector" and row.details.get("reason") == "NodeCordon":
+            told = told or row
+        elif row.kind == "node.drained" and cordoned is not None and told is not None:
+            if 0 < told.t_ns - cordoned.t_ns - LOOK_NS < BUSY_NS:
+                yield cordoned, told, row
+            cordoned = None
 
 
 def _neighbours(rows: Sequence[Row], within_ns: int, *kinds: str) -> Iterator[tuple[Row, Row]]:

@@ -9,7 +9,8 @@ and fitted again: what three quiet runs do not tell stays in the file as spread 
 that is judged are refused where they have a fault: calibrated and judged are never the same runs. quiet-restarts has
 faults and no phase: it kills idle and busy daemons one by one, and shows what their return takes; quiet-replaced
 does so with pods that are deleted without grace, quiet-deleted with grace, alone and in pairs, quiet-drained with
-those of machines that it drains; quiet-operated with an operator's, which it scales away and back.
+those of machines that it drains; quiet-operated with an operator's, which it scales away and back, quiet-ended with
+those that it scales away one by one; quiet-slinky cordons an idle worker's machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
-from slurmtwin.campaign.operator_spans import node_changes, operator_looks, pod_patches
+from slurmtwin.campaign.operator_spans import (
+    cordons_done,
+    cordons_told,
+    hooks,
+    node_changes,
+    operator_looks,
+    pod_patches,
+)
 from slurmtwin.campaign.pod_spans import (
     Interval,
     PodSpans,
@@ -239,14 +247,21 @@ def _read_mounts(seen: Seen, run: int, rows: Sequence[Row]) -> None:
         seen.add(f"volumes-mounted{BESIDE[others] if others < len(BESIDE) else ''}", run, bound, probed)
 
 
+_PASSES: Final = {
+    "rest-change": node_changes,
+    "pod-patch": pod_patches,
+    "operator-look": operator_looks,
+    "cordon-told": cordons_told,
+    "cordon-done": cordons_done,
+    "pre-stop": hooks,
+}
+
+
 def _read_passes(seen: Seen, run: int, rows: Sequence[Row]) -> None:
-    """What the reference operator's passes take, as its node sets are scaled."""
-    for done, made in node_changes(rows):
-        seen.add("rest-change", run, done, made)
-    for before, answered in pod_patches(rows):
-        seen.add("pod-patch", run, before, answered)
-    for began, decided in operator_looks(rows):
-        seen.add("operator-look", run, began, decided)
+    """What operators' passes take, as node sets are scaled and machines cordoned."""
+    for name, spans in _PASSES.items():
+        for began, ended in spans(rows):
+            seen.add(name, run, began, ended)
 
 
 def _read_back(seen: Seen, run: int, rows: Sequence[Row], back: Restart) -> None:

@@ -27,6 +27,8 @@ QUIET: Final = (
     "quiet-deleted",
     "quiet-drained",
     "quiet-operated",
+    "quiet-ended",
+    "quiet-slinky",
     "quiet-array",
 )
 """Scenarios that a batch's durations are measured on."""

@@ -55,6 +55,9 @@ IN_PLACE: Final = (3, 4, 3)
 """Beside that pause, by the passes that three recordings of op-config-change show: the change, what the first pass
 wrote and the pod's mark are gathered; each of four passes looks; memory, ConfigMap and mark are written.
 """
+NEW_PROCESS: Final = 2
+"""Of slurmctld's start in a new container a reconfigure's process takes half: it is executed in one that runs (59 ms of
+111 on 21 November, 34 of 60 four days later; op-config-change, by its plans)."""
 LEASE_LOST_NS: Final = (15 * SECOND, 17 * SECOND)
 """One HTTP/2 connection carries all that controller-runtime asks. Where it falls silent, the next renewal, at most 2 s
 away, waits for RenewDeadline, 10 s, and giving the lease back is given up after 5 s (client-go leaderelection.go,
@@ -65,10 +68,6 @@ LEASE_LOOK_NS: Final = (2 * SECOND, 4400 * MS)
 reference operator's 2 s (shell/process.py)."""
 BATCH_LATE_NS: Final = 2 * MS
 """A round of slurm-client's batch timer is late by up to this: the timer's own delay on a busy host."""
-READS_NS: Final = (4 * MS, 13 * MS)
-"""What a pass of slurm-operator takes beside a look at a list: its request before a list was answered 1.0041, 1.0126,
-1.0088 and 1.0095 s before the next one was sent, by the API server's log of requests (x41-slinky and x42, 25 November
-2026)."""
 HUNG_ON_JOBS_NS: Final = 3 * SECOND
 MADE_NS: Final = 200 * MS
 """A node set is created until its first pod is seen, slurmrestd being there."""
@@ -133,6 +132,11 @@ def carried(design: Design, settings: Mapping[str, Any]) -> Design:
 def asks_by_lists(operator: str) -> bool:
     """It is the Slinky operator, with slurm-client: what its recordings alone show is taken from them."""
     return bool(operator) and design_of(operator).carrier.slurm_informer
+
+
+def hooks_pods(operator: str) -> bool:
+    """Its workers have the reference operator's preStop hook."""
+    return bool(operator) and not asks_by_lists(operator) and design_of(operator).switches.prestop != "none"
 
 
 def found_before_ns(times: StartTimes) -> int | None:
@@ -209,8 +213,9 @@ class OperatorPart:
         change, self._mark = world.draw("rest-change"), world.draw("pod-patch")
         # slurm-operator's client is Go: a request without an event beside it took 3.4 to 17 ms by the API server's log
         patch = kube.request if lists else self._mark
+        self._told, done = world.draw("cordon-told"), world.draw("cordon-done")
         own = RestCalls(world.draw("operator-look"), change)
-        self._calls = RestCalls(change, self._marked(change)) if lists else own
+        self._calls = RestCalls(change, self._marked(done)) if lists else own
 
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(
@@ -227,7 +232,7 @@ class OperatorPart:
                 told_ns=world.start_times.told_ns if lists else None, marks_pods=lists,
                 told_found_ns=found_before_ns(world.start_times) if lists else None,
                 write=patch, heard_late=self._heard_late(),
-                gather_ns=0 if lists else GATHER_NS,
+                gather=(lambda: self._told() // 4) if lists else (lambda: GATHER_NS),
                 pre_stop=(lambda: SLINKY_PRE_STOP_NS) if lists else world.draw("pre-stop"),
                 requeue_factor=world.factor("operator-requeue"),
                 readiness_factor=world.factor("readiness-period"),
@@ -243,7 +248,7 @@ class OperatorPart:
             port,
         )  # fmt: skip
         if switches.prestop != "none":
-            kube.server.on_write.append(self._deleted)
+            kube.hooked = self._hooked
         section = scenario.pods.autoscale
         self._chain = None
         if section is not None:
@@ -269,16 +274,23 @@ class OperatorPart:
         return Informing(
             lists=ClientLists(timers),
             batch=lambda asked_ns: batch_in_ns(asked_ns, now_ns + batch_ns, look_ns + late_ns),
-            begin=self._requested, reads=draw("slurm_informer.reads", *READS_NS),
+            begin=self._revised, reads=lambda: self._told() // 6,
         )  # fmt: skip
 
-    def _requested(self) -> int:
-        """A request of its own to the API server."""
-        return self._kube.server.took_ns(self._kube.request())
+    def _revised(self) -> int:
+        """A pass of slurm-operator begins until its revision is answered: a quarter of cordon-told. Of that a quarter goes
+        before the pass, which one that follows another has not, a sixth to its look and a third to its event, beside
+        which it goes on (the API server's log of requests, 28 passes of quiet-slinky)."""
+        return self._kube.server.took_ns(self._told() // 4)
 
-    def _marked(self, call: Callable[[], int]) -> Callable[[], int]:
-        """A change of a node by slurm-operator: a mark on its pod, beside an event of it, then a call of slurmrestd."""
-        return lambda: self._kube.server.took_ns(self._mark()) + call()
+    def _marked(self, done: Callable[[], int]) -> Callable[[], int]:
+        """A change of a node by slurm-operator: an event begins, a mark on its pod beside it, a call of slurmrestd."""
+
+        def took_ns() -> int:
+            event_ns, half_ns = self._told() // 3, done() // 2
+            return half_ns + self._kube.server.took_ns(half_ns + event_ns)
+
+        return took_ns
 
     def _heard_late(self) -> Callable[[], bool]:
         """A write is at the server in the middle of its request: its watch against the way back."""
@@ -357,12 +369,12 @@ class OperatorPart:
 
     # the preStop hook of its pods
 
-    def _deleted(self, _verb: str, old: object, new: object) -> None:
-        if not isinstance(new, Pod) or not isinstance(old, Pod) or f"{GROUP}/nodeset" not in new.meta.labels:
-            return
-        if new.meta.deleting and not old.meta.deleting and new.meta.grace_ns > 0 and new.status.phase == "Running":
-            told_ns = self._kube.server.took_ns(self._kube.request())
-            self._world.env.call_in(told_ns + self._exec() + self._hook_more(), self._hook, new)
+    def _hooked(self, pod: Pod) -> None:
+        """Slinky's tells slurmctld between its start and its end, the reference operator's right before its end."""
+        if f"{GROUP}/nodeset" in pod.meta.labels:
+            hook_ns = max(one.pre_stop_ns for one in pod.spec.containers)
+            says_ns = self._exec() + self._hook_more() if self.asks_by_lists else hook_ns
+            self._world.env.call_in(says_ns, self._hook, pod)
 
     def _hook(self, pod: Pod) -> None:
         """scontrol update state=down; a drained node keeps its reason."""
@@ -411,7 +423,7 @@ class OperatorPart:
             pause_ns = self._world.scaled("operator-requeue", IN_PLACE_NS)
             gathers, looks, writes = IN_PLACE
             asks_ns = sum([self._calls.look() for _ in range(looks)] + [self._mark() for _ in range(writes)])
-            made_ns = self._calls.change() + self._begin()
+            made_ns = self._calls.change() + self._begin() // NEW_PROCESS
             state.configured_anew(lines, pause_ns + gathers * GATHER_NS + asks_ns + made_ns)
         return _nothing
 

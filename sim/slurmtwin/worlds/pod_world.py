@@ -51,7 +51,9 @@ from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, possible_
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, late_fill, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
-from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
+from slurmtwin.worlds.pod_operator import (
+    OperatorPart, design_of, hooks_pods, rendered, supervised_ends, supervised_restart,
+)  # fmt: skip
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
@@ -349,6 +351,7 @@ class KubePart:
             self.slurm.plugin = "task/affinity"
         self.request = request
         self._costs = start_costs(world, self._sharing, "" if scenario.pods is None else scenario.pods.operator)
+        self.hooked: Callable[[Pod], None] = lambda _: None
         nodes = pod_objects.kube_nodes(self._cluster)
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(nodes)}
         rules_ns = world.scaled("proxy-min-sync", RULES_NS)
@@ -396,7 +399,7 @@ class KubePart:
             supervisor_begin=world.draw("supervisor-start"),
             supervisor_round_ns=world.scaled("supervisor-round", ROUND_NS),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
-            stop=daemon_stop(world, times),
+            stop=daemon_stop(world, times, hooks_pods(pods.operator)),
             slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
             growth=growth(world), fill=world.draw("volume-fill"),
             late_fill=late_fill(world),
@@ -424,6 +427,7 @@ class KubePart:
         runtime = ContainerRuntime(
             world.env, name, self.slurm, self._costs, lambda _: f"10.244.{place}.{next(addresses)}", cgroups=1
         )
+        runtime.hooked = lambda pod: self.hooked(pod)
         runtime.machine_memory = node.status.memory
         runtime.images |= {"slurmctld", "slurmd", "slurmrestd", "observer", IMAGE}
         defaults = kubelet_defaults(self._cluster.kubernetes)

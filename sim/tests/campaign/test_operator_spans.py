@@ -1,4 +1,4 @@
-"""What passes of the reference operator take is read off its quiet runs: by neighbours, and within a pass alone."""
+"""What passes of operators take is read off their quiet runs: by neighbours, and within a pass alone."""
 
 from __future__ import annotations
 
@@ -55,3 +55,41 @@ def test_a_scaled_node_set_tells_what_a_look_takes() -> None:
     rows = [scaled, changed(2, "Pod"), changed(4, "NodeSet"), changed(90, "Pod"), changed(141, "NodeSet")]
     assert list(operator_spans.operator_looks(rows_of_events(rows))) == [((104, 104), (133, 137))]
     assert list(operator_spans.operator_looks(rows_of_events(rows[:-1]))) == []
+
+
+def told_by_kubernetes(at_ms: int, reason: str, about: str) -> Event:
+    """An event, as the collector receives it."""
+    return Event(at_ms * MS, Kind.KUBE_EVENT, "collector", detail=json.dumps({"reason": reason, "about": about}))
+
+
+def test_a_cordon_tells_what_a_pass_takes_beside_its_look() -> None:
+    """20 ms until the event, a look of 1 s apart, and 12 until slurmctld's line. Neither a pass that was under way, nor one
+    of another event, nor a second event of the same."""
+    rows = []
+    for begin_ms, event_ms in ((0, 1020), (10_000, 10_700), (20_000, 22_300)):
+        rows += [
+            Event(begin_ms * MS, Kind.KUBE_NODE_CORDONED, "collector", node="worker1"),
+            told_by_kubernetes(begin_ms + 500, "Killing", "Pod/w-0"),
+            told_by_kubernetes(event_ms, "NodeCordon", "NodeSet/w"),
+            Event((event_ms + 12) * MS, Kind.NODE_DRAINED, "slurmctld", node="w-0", t_err_ns=MS),
+            told_by_kubernetes(event_ms + 1000, "NodeCordon", "NodeSet/w"),
+        ]
+    rows.append(Event(30_000 * MS, Kind.NODE_DRAINED, "slurmctld", node="w-0"))
+    seen = rows_of_events(rows)
+    assert list(operator_spans.cordons_told(seen)) == [((0, 0), (18, 22))]
+    assert list(operator_spans.cordons_done(seen)) == [((1020, 1020), (1031, 1033))]
+
+
+def test_a_pod_that_ends_alone_tells_what_its_hook_takes() -> None:
+    """From the kubelet's word to slurmd's last line, less what SIGTERM takes; two that end beside each other tell
+    nothing, nor does a container that nobody hooks."""
+
+    def stopped(at_ms: int, node: str) -> Event:
+        return Event(at_ms * MS, Kind.SLURMD_STOPPED, "slurmd", node=node, t_err_ns=MS)
+
+    rows = [
+        told_by_kubernetes(100, "Killing", "Pod/w-0"), stopped(500, "w-0"),
+        told_by_kubernetes(1000, "Killing", "Pod/w-1"), told_by_kubernetes(1200, "Killing", "Pod/w-2"),
+        stopped(1400, "w-1"), stopped(1600, "w-2"), stopped(2000, "w-3"),
+    ]  # fmt: skip
+    assert list(operator_spans.hooks(rows_of_events(rows))) == [((115, 155), (499, 501))]

@@ -501,6 +501,17 @@ def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> No
         assert found["stop-told"][0] / found[start][0] == pytest.approx(times, rel=0.15), path.name
 
 
+def test_slurm_operators_passes_go_by_a_patch_where_no_quiet_run_shows_them() -> None:
+    """quiet-slinky: 20.6 and 13.2 ms beside 10.0; a batch that has it has its own."""
+    batches = [POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values()]
+    for path in batches:
+        shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
+        found = still_durations(path)
+        for name, times in (("cordon-told", 2.06), ("cordon-done", 1.32)):
+            goes = shown[name]["median_ms"] * MS if name in shown else times * found["pod-patch"][0]
+            assert found[name][0] == pytest.approx(goes, rel=0.001), (path.name, name)
+
+
 def test_without_a_quiet_run_there_is_nothing_to_fit() -> None:
     """And the message says how to get one."""
     with pytest.raises(InputError, match="no quiet run"):

@@ -70,6 +70,45 @@ def test_a_container_has_sigterm_once_its_runtime_has_run_runc(one_node: Any) ->
     assert ends[2] - ends[0] == pytest.approx(1.96, abs=0.001)
 
 
+@pytest.mark.parametrize(
+    ("marks_s", "waits"),
+    [((), False), ((15.0,), False), ((20.0,), True), ((19.0, 19.02), True), ((19.98, 20.0), True)],
+    ids=["none", "long ago", "just now", "twice within a relist", "twice just now"],
+)
+def test_a_pod_that_was_marked_is_stopped_at_a_relist(one_node: Any, marks_s: tuple[float, ...], waits: bool) -> None:
+    """A label syncs it, and the next sync waits for a newer look (podCache.GetNewerThan()): 15 of 15 ends under the
+    reference operator, which labels a pod 15 ms before it deletes it (quiet-ended). Marks within one relist are two
+    syncs, the second at the next one."""
+    node = one_node(lambda pod, container: Service(stop_ns=0))
+    node.create()
+    for number, at_s in enumerate(marks_s):
+        meta = {"labels": {"mark": str(number)}}
+        node.at(
+            at_s, lambda meta=meta: node.client.patch(Pod, "d/a", lambda p: replace(p, meta=replace(p.meta, **meta)))
+        )
+    node.delete(20.02)
+    node.run(30)
+    [ended] = node.times(ENDED)
+    ticks = node.machine.kubelet.relist.ticks
+    relist = ticks.next_after(round(20.03 * SECOND)) / SECOND
+    assert relist - 20.03 > 0.1, "a seed whose relist is far enough away"
+    assert (ended == pytest.approx(relist, abs=0.01)) is waits
+    assert (ended == pytest.approx(20.03, abs=0.01)) is not waits
+
+
+def test_a_hook_is_told_when_it_begins(one_node: Any) -> None:
+    """And SIGTERM comes behind it."""
+    node = one_node(lambda pod, container: Service(stop_ns=0))
+    hooked = []
+    node.runtime.hooked = lambda pod: hooked.append((pod.meta.name, node.env.now_ns / SECOND))
+    node.create(Container(name="c", pre_stop_ns=400 * MS))
+    node.delete(20)
+    node.run(30)
+    [(name, at_s)] = hooked
+    assert (name, at_s) == ("a", pytest.approx(20.01, abs=0.01))
+    assert node.times(ENDED)[0] - at_s == pytest.approx(0.4, abs=0.001)
+
+
 def test_1_35_restarts_within_half_a_back_off(one_node: Any) -> None:
     """U(r, 1.5 r) of what is left."""
     node = one_node(lambda pod, container: Service(run_ns=2 * SECOND, exit_code=1), "1.35")

@@ -158,6 +158,8 @@ class ContainerRuntime:
         self.health_changed: Callable[[str, str], None] = lambda uid, name: None  # noqa: ARG005
         self.ended: Callable[[str, Instance], None] = lambda uid, instance: None  # noqa: ARG005
         """Told an end as it happens, for its date; a kubelet acts on it after its next relist only."""
+        self.hooked: Callable[[Pod], None] = lambda pod: None  # noqa: ARG005
+        """Told a pod whose preStop hook begins."""
         self.use_changed: Callable[[], None] = _nobody
         """Told that pods use more or less memory or disk than before."""
         self.oom_killed: Callable[[str, OomKill], None] = lambda uid, kill: None  # noqa: ARG005

@@ -124,7 +124,7 @@ class Kubelet:
         self._runtime_silent_ns: int | None = None
         self._wakes: Call | None = None
         """After a thaw."""
-        self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name, more_than_marks_of_running)
+        self._informer: Informer[Pod] = Informer(self.client, Pod, self._told, self.name, self._wanted)
 
     def _new_pressure(self) -> NodePressure | None:
         settings = self.settings
@@ -230,6 +230,16 @@ class Kubelet:
         return ""
 
     # pods
+
+    def _wanted(self, verb: str, old: Pod | None, new: Pod) -> bool:
+        """Marks of a pod whose containers run are not worth an event: they sync it, which changes nothing but when the
+        next sync may come."""
+        if more_than_marks_of_running(verb, old, new):
+            return True
+        worker = self.workers.get(new.meta.uid)
+        if worker is not None and old is not None and old.meta is not new.meta:
+            worker.marked()
+        return False
 
     def _told(self, old: Pod | None, new: Pod | None) -> None:
         """The informer: a pod was bound here, changed, or is gone."""

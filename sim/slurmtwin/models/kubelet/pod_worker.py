@@ -75,6 +75,21 @@ class PodWorker:
         else:
             self.request()
 
+    def marked(self) -> None:
+        """Other labels or annotations: a sync now, or with the next relist, that finds nothing to do.
+
+        What comes behind it waits for one more relist, so an operator's deletion right behind its label does (config.go
+        podsDifferSemantically(); docs/surprises.md).
+        """
+        if self.stage != "sync" or self._working:
+            return
+        kubelet, last_ns = self._kubelet, self._last_sync_ns
+        now_ns, ticks = kubelet.clock.now_ns, kubelet.relist.ticks
+        if last_ns is None or ticks.last_before(now_ns) > last_ns:
+            self._last_sync_ns = now_ns
+        else:
+            self._last_sync_ns = max(last_ns, ticks.next_after(now_ns))
+
     def removed(self) -> None:
         """The object is gone: what still runs is stopped (a forced deletion)."""
         self.gone = True

@@ -46,6 +46,7 @@ class Termination:
             container = specs[instance.name]
             hook_ns = min(container.pre_stop_ns, self._grace_ns) if self._grace_ns > 0 else 0
             if hook_ns:
+                self._runtime.hooked(self._pod)
                 self._clock.call_in(hook_ns, self._hook_over, (container, instance, hook_ns // SECOND * SECOND))
             else:
                 self._hook_over((container, instance, 0))
