@@ -25,9 +25,8 @@ LOOK_NS: Final = SECOND
 BUSY_NS: Final = 200 * MS
 """A pass that a cordon brings takes less beside its look; one that was under way ends at any time."""
 HEARD_MS: Final = (15.0, 55.0)
-"""The event that a kubelet stops a container is heard of until slurmd logs its end, where no hook is between: stop-heard
-of ten batches, less the 7 to 16 ms from the relist to that event (quiet-ended)."""
-
+"""The event that a kubelet stops a container is heard of until slurmd logs its end, where no hook is between:
+stop-heard of ten batches, less the 7 to 16 ms from the relist to that event (quiet-ended)."""
 
 
 def node_changes(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
@@ -72,8 +71,8 @@ def cordons_done(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
 
 
 def hooks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
-    """Of each worker's pod that the reference operator deletes, beside which no other ends: when its kubelet said that it
-    stops the container, as much later as SIGTERM comes without a hook, and slurmd's last line.
+    """Of each worker's pod that the reference operator deletes, beside which no other ends: when its kubelet said that
+    it stops the container, as much later as SIGTERM comes without a hook, and slurmd's last line.
     """
     ends: list[tuple[Row, Row]] = []
     stopping: dict[str, Row] = {}

@@ -97,8 +97,8 @@ ms a ping (six more without that cluster 3 to 9), and 4 to 13 ms; here by as muc
 ms to 58, which was measured of both.
 supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
 pre-stop is that of quiet-ended, 15 ends one by one on the machine of 25 November, 23:00 UTC; on the Xeon and in the two
-earlier batches it is read off 35, 36 and 77 ends of workers under the operator, from the kubelet's word that it stops the
-container to slurmd's last line, less what SIGTERM takes. stop-heard is that of the batch behind the two that
+earlier batches it is read off 35, 36 and 77 ends of workers under the operator, from the kubelet's word that it stops
+the container to slurmd's last line, less what SIGTERM takes. stop-heard is that of the batch behind the two that
 have no quiet-deleted; stop-told as well, which on those two is by as much more as a container's restart takes there, or
 its start where that is not known: 2.05 to 2.68 of the one and 2.8 to 3.8 of the other in ten batches.
 dispatcher-wake and dispatch are those of the 22 submissions of x83's
@@ -109,8 +109,9 @@ steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside 
 4.7 to 12 ms of CPU a step. volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
 the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
 once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch and operator-look are
-the median of the ten batches that have quiet-operated; in the two earlier ones a change and a patch take as much more as
-slurmctld's start does (0.045 and 0.185 of it in those ten), with the tails of writes by their plans. burst-request is that of 30 patches on a cluster whose operator
+the median of the ten batches that have quiet-operated; in the two earlier ones a change and a patch take as much more
+as slurmctld's start does (0.045 and 0.185 of it in those ten), with the tails of writes by their plans. burst-request
+is that of 30 patches on a cluster whose operator
 had two workers (burst_requests): 16 to 74 ms, where one of a server that runs takes 7.8; on an idle cluster 8 to 43
 (18, 60 patches) and 5.5.
 """
@@ -215,8 +216,8 @@ SLURMD_LESS_MS: Final = 18.0
 """
 
 OF_PATCHES: Final[Mapping[str, float]] = {"cordon-told": 2.06, "cordon-done": 1.32}
-"""What slurm-operator's passes take, to what a patch of a pod takes (`pod-patch`), where a batch has no quiet-slinky: as
-there, 20.6 and 13.2 ms beside 10.0. In 16 runs of earlier hours that met no pass they were 1.4 to 3.7 and 0.6 to 2.8
+"""What slurm-operator's passes take, to what a patch of a pod takes (`pod-patch`), where a batch has no quiet-slinky:
+as there, 20.6 and 13.2 ms beside 10.0. In 16 runs of earlier hours that met no pass they were 1.4 to 3.7 and 0.6 to 2.8
 times as long as the hour's patch, half of them below 2.1 and 1.2."""
 
 OF_PAIRS: Final = ("pod-start-pair", "container-start-pair")

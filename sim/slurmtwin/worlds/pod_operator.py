@@ -278,9 +278,11 @@ class OperatorPart:
         )  # fmt: skip
 
     def _revised(self) -> int:
-        """A pass of slurm-operator begins until its revision is answered: a quarter of cordon-told. Of that a quarter goes
-        before the pass, which one that follows another has not, a sixth to its look and a third to its event, beside
-        which it goes on (the API server's log of requests, 28 passes of quiet-slinky)."""
+        """A pass of slurm-operator begins until its revision is answered: a quarter of cordon-told.
+
+        Another quarter goes before the pass, which one that follows another has not, a sixth to its look and a third to
+        its event, beside which it goes on (the API server's log of requests, 28 passes of quiet-slinky).
+        """
         return self._kube.server.took_ns(self._told() // 4)
 
     def _marked(self, done: Callable[[], int]) -> Callable[[], int]:

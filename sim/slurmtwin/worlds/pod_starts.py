@@ -11,7 +11,7 @@ from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin.worlds.kubelet_phases import REMOUNT_NS, exit_range_ns
 from slurmtwin.worlds.pod_durations import OF_ENDS, OF_MOUNTS, OF_PAIRS
-from slurmtwin.worlds.pod_operator import asks_by_lists
+from slurmtwin.worlds.pod_operator import asks_by_lists, hooks_pods
 from slurmtwin.worlds.pod_services import NO_IMAGE
 
 if TYPE_CHECKING:
@@ -126,12 +126,12 @@ def _end_told(world: PodWorld) -> Draw | None:
     return lambda: max(0, told() - END_RECEIVED_NS)
 
 
-def daemon_stop(world: PodWorld, times: StartTimes, hooked: bool) -> Draw:
+def daemon_stop(world: PodWorld, times: StartTimes, operator: str) -> Draw:
     """From a daemon's last line until its process is gone: stop-told less what runtime and kubelet take behind that.
 
-    hooked: pods have a preStop hook.
+    operator: whose pods they are; some have a preStop hook.
     """
-    percent = HOOKED_PERCENT if hooked else 100
+    percent = HOOKED_PERCENT if hooks_pods(operator) else 100
     told, runtime_ns = world.draw("stop-told"), StartCosts().stop()
     if times.relist_ns:
         runtime_ns = sum(exit_range_ns(times, world.middle("container-restart"))) // 2

@@ -51,9 +51,7 @@ from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, possible_
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, late_fill, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
-from slurmtwin.worlds.pod_operator import (
-    OperatorPart, design_of, hooks_pods, rendered, supervised_ends, supervised_restart,
-)  # fmt: skip
+from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
@@ -399,7 +397,7 @@ class KubePart:
             supervisor_begin=world.draw("supervisor-start"),
             supervisor_round_ns=world.scaled("supervisor-round", ROUND_NS),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
-            stop=daemon_stop(world, times, hooks_pods(pods.operator)),
+            stop=daemon_stop(world, times, pods.operator),
             slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
             growth=growth(world), fill=world.draw("volume-fill"),
             late_fill=late_fill(world),

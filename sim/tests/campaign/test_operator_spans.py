@@ -63,8 +63,8 @@ def told_by_kubernetes(at_ms: int, reason: str, about: str) -> Event:
 
 
 def test_a_cordon_tells_what_a_pass_takes_beside_its_look() -> None:
-    """20 ms until the event, a look of 1 s apart, and 12 until slurmctld's line. Neither a pass that was under way, nor one
-    of another event, nor a second event of the same."""
+    """20 ms until the event, a look of 1 s apart, and 12 until slurmctld's line. Neither a pass that was under way,
+    nor one of another event, nor a second event of the same."""
     rows = []
     for begin_ms, event_ms in ((0, 1020), (10_000, 10_700), (20_000, 22_300)):
         rows += [

@@ -66,7 +66,7 @@ def test_a_pass_without_an_answer_has_no_begin() -> None:
 
 
 FOUND = [
-    ("op-scale/26.05/pods/1", 7.757), ("op-kubectl-drain/26.05/pods/3", 2.922), ("op-delete/26.05/pods/1", 23.521),
+    ("op-scale/26.05/pods/1", 7.757), ("op-kubectl-drain/26.05/pods/3", 2.922),
     ("op-delete/26.05/pods/9", 10.772), ("op-rolling-update/26.05/pods/1", None),
 ]  # fmt: skip
 

@@ -24,8 +24,8 @@ def run(path: Path, changed: Durations) -> list[Event]:
 
 
 def ends(rows: list[Event]) -> list[dict[str, int]]:
-    """Of each worker's pod that is deleted when that came, when its kubelet stopped it, DOWN, slurmd's last line and the
-    end as a watcher heard it."""
+    """Of each worker's pod that is deleted when that came, when its kubelet stopped it, DOWN, slurmd's last line and
+    the end as a watcher heard it."""
     found: dict[str, dict[str, int]] = {}
     over: list[dict[str, int]] = []
     for row in sorted(rows, key=lambda row: row.t_ns):
@@ -33,7 +33,12 @@ def ends(rows: list[Event]) -> list[dict[str, int]]:
         pod = str(said.get("pod", said.get("about", ""))).rpartition("/")[2]
         if row.kind is Kind.POD_DELETING and row.actor == "apiserver" and said.get("app") == "slurmd":
             found[pod] = {"deleted": row.t_ns}
-        elif row.kind is Kind.KUBE_EVENT and row.actor == "apiserver" and said.get("reason") == "Killing" and pod in found:
+        elif (
+            row.kind is Kind.KUBE_EVENT
+            and row.actor == "apiserver"
+            and said.get("reason") == "Killing"
+            and pod in found
+        ):
             found[pod].setdefault("stopped", row.t_ns)
         elif row.kind in (Kind.NODE_DOWN, Kind.SLURMD_STOPPED) and row.node in found:
             found[row.node].setdefault(row.kind.value, row.t_ns)

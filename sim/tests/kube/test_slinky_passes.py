@@ -210,7 +210,7 @@ def test_a_fault_meets_the_pass_that_was_under_way(name: str, number: int, drain
 
 
 def test_a_pass_whose_status_was_told_has_labelled_its_pods_then() -> None:
-    """x42-drain-protected #3: 1.75 s before the drain, so the busy pod was protected, as recorded, in any replication."""
+    """x42-drain-protected #3: 1.75 s before the drain, so the busy pod was protected, as recorded, each time."""
     for number in range(8):
         rows = rows_of("x42-drain-protected", "3", number)
         fault_ns = first_ns(rows, Kind.FAULT_INJECTED)
