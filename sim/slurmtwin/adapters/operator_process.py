@@ -207,7 +207,7 @@ class _Process:
             if decided is not None and decided.item.meta.uid == item.meta.uid:
                 if decided.status is not None:
                     self._write_status(item, decided.status)
-                self._act(item, decided.labels, _whatever)
+                self._act(item, decided.labels, _nothing)
             self._write_conditions(item, self._found_by(item), others)
             self._queue.add(item.meta.key)
             self._heard_late(item)
@@ -580,11 +580,7 @@ def _said(do: str, outcome: str, about: str) -> str:
     return text_of(said | ({"object": about} if about else {}))
 
 
-def _nothing() -> None:
-    return None
-
-
-def _whatever(_good: bool) -> None:
+def _nothing(*_: object) -> None:
     return None
 
 

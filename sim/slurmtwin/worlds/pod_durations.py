@@ -342,8 +342,7 @@ def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:
     found = unseen | document["durations"]
     if "slurmctld-start" in found:
         found = {"slurmd-start": _slurmd(found["slurmctld-start"])} | found
-    scaled = {name: _scaled(found["pod-patch"], ratio) for name, ratio in OF_PATCHES.items() if "pod-patch" in found}
-    found = scaled | found
+    found = {name: _scaled(found["pod-patch"], ratio) for name, ratio in OF_PATCHES.items()} | found
     odd = sorted((set(found) ^ set(DURATIONS)) - _MAY_LACK)
     if odd:
         raise InputError(f"durations: {odd[0]} is {'unknown' if odd[0] in found else 'missing'}", Where(str(path)))

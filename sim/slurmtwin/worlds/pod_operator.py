@@ -136,7 +136,8 @@ def asks_by_lists(operator: str) -> bool:
 
 def hooks_pods(operator: str) -> bool:
     """Its workers have the reference operator's preStop hook."""
-    return bool(operator) and not asks_by_lists(operator) and design_of(operator).switches.prestop != "none"
+    design = design_of(operator) if operator else None
+    return design is not None and not design.carrier.slurm_informer and design.switches.prestop != "none"
 
 
 def found_before_ns(times: StartTimes) -> int | None:

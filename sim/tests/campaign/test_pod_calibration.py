@@ -38,6 +38,8 @@ from slurmtwin.worlds.pod_durations import (
 from slurmtwin_reports.history import history_of, rows_of_events
 from slurmtwin_reports.testing import write_run
 
+BATCHES = (POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values())
+
 MEDIAN_MS, SIGMA = 1500.0, 0.3
 
 
@@ -493,8 +495,7 @@ def test_what_no_quiet_run_shows_is_its_own_on_a_processor_where_it_was_measured
 
 def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> None:
     """Of ten batches that show both, and of the two that show no end: theirs goes by what they show."""
-    batches = [POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values()]
-    for path in batches:
+    for path in BATCHES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
         start, times = ("container-restart", 2.35) if "container-restart" in shown else ("container-start-alone", 3.1)
         found = still_durations(path)
@@ -503,8 +504,7 @@ def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> No
 
 def test_slurm_operators_passes_go_by_a_patch_where_no_quiet_run_shows_them() -> None:
     """quiet-slinky: 20.6 and 13.2 ms beside 10.0; a batch that has it has its own."""
-    batches = [POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values()]
-    for path in batches:
+    for path in BATCHES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
         found = still_durations(path)
         for name, times in (("cordon-told", 2.06), ("cordon-done", 1.32)):

@@ -83,12 +83,7 @@ class PodWorker:
         """
         if self.stage != "sync" or self._working:
             return
-        kubelet, last_ns = self._kubelet, self._last_sync_ns
-        now_ns, ticks = kubelet.clock.now_ns, kubelet.relist.ticks
-        if last_ns is None or ticks.last_before(now_ns) > last_ns:
-            self._last_sync_ns = now_ns
-        else:
-            self._last_sync_ns = max(last_ns, ticks.next_after(now_ns))
+        self._last_sync_ns = self._may_sync_ns()
 
     def removed(self) -> None:
         """The object is gone: what still runs is stopped (a forced deletion)."""
@@ -116,12 +111,12 @@ class PodWorker:
         if self._working:
             self._pending = True
             return
-        kubelet = self._kubelet
-        last_ns = self._last_sync_ns
-        if last_ns is None or kubelet.relist.ticks.last_before(kubelet.clock.now_ns) > last_ns:
-            self._arm(kubelet.clock.now_ns)
-        else:
-            self._arm(kubelet.relist.ticks.next_after(kubelet.clock.now_ns))
+        self._arm(self._may_sync_ns())
+
+    def _may_sync_ns(self) -> int:
+        """Now, where the last relist is newer than the last sync; else at the next one."""
+        now_ns, ticks, last_ns = self._kubelet.clock.now_ns, self._kubelet.relist.ticks, self._last_sync_ns
+        return now_ns if last_ns is None or ticks.last_before(now_ns) > last_ns else ticks.next_after(now_ns)
 
     def again(self) -> None:
         """A second event of the look that has just been told: it is read when the sync for the first is under way.
