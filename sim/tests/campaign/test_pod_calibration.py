@@ -502,6 +502,20 @@ def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> No
         assert found["stop-told"][0] / found[start][0] == pytest.approx(times, rel=0.15), path.name
 
 
+def test_the_two_quiet_runs_of_operators_show_hooks_and_cordons() -> None:
+    """quiet-ended: 15 ends one by one; quiet-slinky: nine cordons. Where a batch lacks them the twin has theirs."""
+    folder = Path(__file__).parents[3] / "scenarios" / "recordings"
+    found = measure([folder / name / "26.05" / "pods" / "1" for name in ("quiet-ended", "quiet-slinky")])["durations"]
+    seen = {
+        name: (found[name]["count"], found[name]["median_ms"]) for name in ("pre-stop", "cordon-told", "cordon-done")
+    }
+    assert seen == {
+        "pre-stop": (15, pytest.approx(351, rel=0.05)),
+        "cordon-told": (9, pytest.approx(20.6, rel=0.05)),
+        "cordon-done": (9, pytest.approx(13.2, rel=0.12)),
+    }
+
+
 def test_slurm_operators_passes_go_by_a_patch_where_no_quiet_run_shows_them() -> None:
     """quiet-slinky: 20.6 and 13.2 ms beside 10.0; a batch that has it has its own."""
     for path in BATCHES:

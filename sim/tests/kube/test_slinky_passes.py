@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from replicated_runs import SCENARIOS, replicated
@@ -138,24 +139,45 @@ def test_a_cordon_is_carried_over_a_look_and_what_quiet_runs_show_behind_it() ->
     assert sum(spans[:9]) / 9 == pytest.approx(sum(spans[9:]) / 9, abs=6)
 
 
-def test_what_a_pass_takes_beside_its_look_goes_by_the_patches_of_its_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the event, and behind it: with twice as many the drain comes twice as late behind the look."""
+def beside_ms(count: int = 6) -> float:
+    """What replications of x42-drain-protected #10 take from the cordon to the drain beyond the look, on the mean."""
+    spans_ns = []
+    for number in range(count):
+        rows = rows_of("x42-drain-protected", "10", number)
+        cordoned_ns = first_ns(rows, Kind.KUBE_NODE_CORDONED)
+        spans_ns.append(first_ns(rows, Kind.NODE_DRAINED, cordoned_ns) - cordoned_ns - SECOND)
+    return sum(spans_ns) / count / MS
 
-    def beside_ms() -> float:
-        spans_ns = []
-        for number in range(6):
-            rows = rows_of("x42-drain-protected", "10", number)
-            cordoned_ns = first_ns(rows, Kind.KUBE_NODE_CORDONED)
-            spans_ns.append(first_ns(rows, Kind.NODE_DRAINED, cordoned_ns) - cordoned_ns - SECOND)
-        return sum(spans_ns) / 6 / MS
 
-    usual_ms = beside_ms()
-    monkeypatch.setattr(pod_durations, "OF_PATCHES", {name: 2 * of for name, of in pod_durations.OF_PATCHES.items()})
-    pod_durations._read.cache_clear()
-    try:
-        assert beside_ms() / usual_ms == pytest.approx(2, abs=0.15)
-    finally:
+@pytest.fixture
+def patches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, float]], None]]:
+    """Give laws of slurm-operator other ratios to a patch."""
+
+    def put(changed: dict[str, float]) -> None:
+        monkeypatch.setattr(pod_durations, "OF_PATCHES", {**pod_durations.OF_PATCHES, **changed})
         pod_durations._read.cache_clear()
+
+    yield put
+    pod_durations._read.cache_clear()
+
+
+def test_what_a_pass_takes_beside_its_look_goes_by_the_patches_of_its_hour(patches: Any) -> None:
+    """Until the event, and behind it: with twice as many the drain comes twice as late behind the look."""
+    usual_ms = beside_ms()
+    patches({name: 2 * of for name, of in pod_durations.OF_PATCHES.items()})
+    assert beside_ms() / usual_ms == pytest.approx(2, abs=0.15)
+
+
+@pytest.mark.parametrize("name", list(pod_durations.OF_PATCHES))
+def test_each_part_of_it_counts_whole(monkeypatch: pytest.MonkeyPatch, patches: Any, name: str) -> None:
+    """A quarter of cordon-told before the pass, one for its revision, a sixth at the look, a third for the event: with
+    200 ms more of one law the drain comes 200 ms later."""
+    monkeypatch.setattr(pod_durations, "_scaled", lambda _, ms: {"median_ms": ms, "fits": [[ms, 0.0]]})
+    found_ms = []
+    for ms in (24.0, 224.0):
+        patches({"cordon-told": 24.0, "cordon-done": 24.0, name: ms})
+        found_ms.append(beside_ms(2))
+    assert found_ms[1] - found_ms[0] == pytest.approx(200, abs=3)
 
 
 @pytest.mark.parametrize(("recording", "recorded_s"), [("6", 0.741), ("7", 0.305), ("10", 1.027)])
@@ -210,8 +232,13 @@ def test_a_fault_meets_the_pass_that_was_under_way(name: str, number: int, drain
 
 
 def test_a_pass_whose_status_was_told_has_labelled_its_pods_then() -> None:
-    """x42-drain-protected #3: 1.75 s before the drain, so the busy pod was protected, as recorded, each time."""
+    """x42-drain-protected #3: 1.75 s before the drain, so the busy pod was protected, as recorded, each time. A pass
+    that had decided by then has written that status."""
+    told_s = []
     for number in range(8):
         rows = rows_of("x42-drain-protected", "3", number)
         fault_ns = first_ns(rows, Kind.FAULT_INJECTED)
         assert 1.2 <= (first_ns(rows, Kind.NODE_DRAINED, fault_ns) - fault_ns) / SECOND <= 1.5
+        sets = [row for row in rows if row.kind is Kind.OBJECT_CHANGED and '"NodeSet"' in (row.detail or "")]
+        told_s.append(max(row.t_ns - fault_ns for row in sets if row.t_ns < fault_ns) / SECOND)
+    assert sum(at_s == pytest.approx(-1.75, abs=0.03) for at_s in told_s) >= 2, told_s
