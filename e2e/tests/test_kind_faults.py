@@ -246,6 +246,7 @@ QUIET = (
     "quiet-operated",
     "quiet-ended",
     "quiet-slinky",
+    "quiet-shrunk",
 )
 """Runs without a prediction: durations are fitted to them."""
 

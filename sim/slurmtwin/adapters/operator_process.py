@@ -80,8 +80,6 @@ class Operator(OperatorPod):
         """Processes so far."""
         self.said: tuple[SlurmNode, ...] = ()
         """States of Slurm as they were written on pods last."""
-        self.revisions: dict[str, str] = {}
-        """uid of a node set -> the template for which a pass wrote a ControllerRevision last."""
         self._leader_until_ns = env.now_ns
         """A process that was killed holds the lease in the eyes of its successor."""
         self._losing: Call | None = None
@@ -260,20 +258,7 @@ class _Process:
         if not self._carrying.marks_pods:
             self._port.ask(_nothing, lambda slurm: self._decide(item, slurm, finished, self._look(item)))
             return
-        turn, revised_ns = self._turn, self._revised_ns(item)
-        if revised_ns:
-            self.clock.call_in(revised_ns, lambda _: self._ask(item, finished) if turn == self._turn else None)
-        else:
-            self._ask(item, finished)
-
-    def _revised_ns(self, item: Custom) -> int:
-        """A template that the pass before did not have costs a write first: getNodeSetRevisions()."""
-        revision = item.spec["spec"].revision
-        if self._o.revisions.get(item.meta.uid) == revision:
-            return 0
-        self._o.revisions[item.meta.uid] = revision
-        latency = self._carrying.latency
-        return self._o._server.took_ns(0 if latency is None else latency())
+        self._ask(item, finished)
 
     def _ask(self, item: Custom, finished: Finished) -> None:
         """slurm-operator reads pods before it asks Slurm, and whether their machines are cordoned behind that

@@ -20,6 +20,9 @@ WATCHED_NS: Final = 2 * MS
 """Two changes that one watch brings are as far apart as they happened, to so much."""
 PASS_NS: Final = 400 * MS
 """A pass that a change of its node set brings has stored its memory by then."""
+CORDONS: Final = ("NodeCordon", "ScalingDown")
+"""Reasons of the event that slurm-operator writes before it cordons a pod (nodeset_sync.go syncCordon(),
+syncNodeSetPods())."""
 LOOK_NS: Final = SECOND
 """slurm-operator waits so long for a list, in whole looks (slurm-client informer.go waitForSyncList())."""
 BUSY_NS: Final = 200 * MS
@@ -47,7 +50,7 @@ def operator_looks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     """Of each change of a node set: when its pass began, and when that had decided; both by the same watch."""
     from slurmtwin_reports.history import fault_of
 
-    told = [row for row in rows if row.kind == "object.changed" and row.details.get("resource") == "NodeSet"]
+    told = [row for row in rows if row.kind == "object.changed" and _is_set(row)]
     for asked in rows:
         if asked.kind == "fault.injected" and fault_of(asked).get("kind") == "operator.scale":
             heard = [row.t_ns for row in told if 0 <= row.t_ns - asked.t_ns < PASS_NS]
@@ -57,16 +60,16 @@ def operator_looks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
 
 
 def cordons_told(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
-    """Of each cordoned machine whose worker slurm-operator drains: the cordon, and the event that it writes of it less
-    one look. One watch brings both."""
-    for cordoned, told, _line in _cordons(rows):
-        began, event = cordoned.t_ns / MS, told.t_ns - LOOK_NS
+    """Of each worker that slurm-operator drains as its machine is cordoned or its node set shrinks: that change, and
+    the event that it writes of it less one look. One watch brings both."""
+    for asked, told, _line in _cordons(rows):
+        began, event = asked.t_ns / MS, told.t_ns - LOOK_NS
         yield (began, began), ((event - WATCHED_NS) / MS, (event + WATCHED_NS) / MS)
 
 
 def cordons_done(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     """Of the same the event's receipt, and slurmctld's line."""
-    for _cordoned, told, line in _cordons(rows):
+    for _asked, told, line in _cordons(rows):
         yield (told.t_ns / MS, told.t_ns / MS), bounds(line)
 
 
@@ -88,18 +91,24 @@ def hooks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
 
 
 def _cordons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row, Row]]:
-    """A machine's cordon, slurm-operator's event of it, and the drain; none whose pass was under way by then."""
-    cordoned: Row | None = None
+    """A machine's cordon or another size of the node set, slurm-operator's event of it, and the drain; none whose pass
+    was under way by then."""
+    from slurmtwin_reports.history import fault_of
+
+    asked: Row | None = None
     told: Row | None = None
+    sized = False
     for row in rows:
-        if row.kind == "kube_node.cordoned":
-            cordoned, told = row, None
-        elif row.kind == "kube.event" and row.actor == "collector" and row.details.get("reason") == "NodeCordon":
+        if row.kind == "fault.injected":
+            sized = fault_of(row).get("kind") == "operator.scale"
+        elif row.kind == "kube_node.cordoned" or (sized and row.kind == "object.changed" and _is_set(row)):
+            asked, told, sized = row, None, False
+        elif row.kind == "kube.event" and row.actor == "collector" and row.details.get("reason") in CORDONS:
             told = told or row
-        elif row.kind == "node.drained" and cordoned is not None and told is not None:
-            if 0 < told.t_ns - cordoned.t_ns - LOOK_NS < BUSY_NS:
-                yield cordoned, told, row
-            cordoned = None
+        elif row.kind == "node.drained" and asked is not None and told is not None:
+            if 0 < told.t_ns - asked.t_ns - LOOK_NS < BUSY_NS:
+                yield asked, told, row
+            asked = None
 
 
 def _neighbours(rows: Sequence[Row], within_ns: int, *kinds: str) -> Iterator[tuple[Row, Row]]:
@@ -110,3 +119,7 @@ def _neighbours(rows: Sequence[Row], within_ns: int, *kinds: str) -> Iterator[tu
 
 def _does(row: Row, action: str) -> bool:
     return row.kind == "action.issued" and row.details.get("do") == action
+
+
+def _is_set(row: Row) -> bool:
+    return row.details.get("resource") == "NodeSet"

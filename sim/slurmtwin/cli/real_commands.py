@@ -29,6 +29,7 @@ QUIET: Final = (
     "quiet-operated",
     "quiet-ended",
     "quiet-slinky",
+    "quiet-shrunk",
     "quiet-array",
 )
 """Scenarios that a batch's durations are measured on."""

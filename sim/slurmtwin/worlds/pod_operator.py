@@ -203,6 +203,9 @@ class OperatorPart:
             )
         self._name = pod_objects.worker_names(scenario)[0].rpartition("-")[0]
         self._client = Client(kube.server, world.env, kube.request)
+        self._user = Client(kube.server, world.env)
+        """Makes the steps: a recording knows of each between which times its request was under way (t_err_ns), and a
+        replication draws in there when the server has it."""
         self._revision = 1
         self._begin = world.draw("slurmctld-start")
         self._exec = world.draw("script-launch")
@@ -335,7 +338,7 @@ class OperatorPart:
         return None if item is None else item.spec["spec"].replicas
 
     def _scale(self, count: int) -> None:
-        self._change(replicas=count)
+        self._change(self._client, replicas=count)
 
     @property
     def _key(self) -> str:
@@ -406,12 +409,12 @@ class OperatorPart:
         if target == "rest":
             return self._rest_step(step, f"{space}/slurmrestd")
         if step.kind == "operator.delete":
-            self._client.delete(Custom, self._key)
+            self._user.delete(Custom, self._key)
             return _nothing
         if step.kind == "operator.update":
             self._revision += 1
-            return self._change(image=f"slurmd:{self._revision}")
-        return self._change(replicas=step.count or 0)
+            return self._change(self._user, image=f"slurmd:{self._revision}")
+        return self._change(self._user, replicas=step.count or 0)
 
     def _configure(self, step: OperatorStep) -> Callable[[], None]:
         """Options of slurm.conf change: the switch config_change says whether slurmctld's pod is replaced."""
@@ -430,27 +433,25 @@ class OperatorPart:
             state.configured_anew(lines, pause_ns + gathers * GATHER_NS + asks_ns + made_ns)
         return _nothing
 
-    def _change(self, **values: object) -> Callable[[], None]:
+    def _change(self, client: Client, **values: object) -> Callable[[], None]:
         """Other values in the node set's spec."""
         spec: NodeSetSpec = self._kube.server.get(Custom, self._key).spec["spec"]
         before = {name: getattr(spec, name) for name in values}
 
         def put(what: dict[str, object]) -> None:
-            self._client.patch(
-                Custom, self._key, lambda c: replace(c, spec={"spec": c.spec["spec"].model_copy(update=what)})
-            )
+            client.patch(Custom, self._key, lambda c: replace(c, spec={"spec": c.spec["spec"].model_copy(update=what)}))
 
         put(dict(values))
         return lambda: put(before)
 
     def _rest_step(self, step: OperatorStep, key: str) -> Callable[[], None]:
         if step.kind == "operator.delete":
-            self._client.delete(Deployment, key)
-            self._client.delete(Service, key)
+            self._user.delete(Deployment, key)
+            self._user.delete(Service, key)
             return _nothing
         count = step.count or 0
-        self._client.patch(Deployment, key, lambda d: replace(d, replicas=count))
-        return lambda: self._client.patch(Deployment, key, lambda d: replace(d, replicas=1))
+        self._user.patch(Deployment, key, lambda d: replace(d, replicas=count))
+        return lambda: self._user.patch(Deployment, key, lambda d: replace(d, replicas=1))
 
     def _cordon(self, key: str) -> Callable[[], None]:
         def put(on: bool) -> None:
@@ -458,7 +459,7 @@ class OperatorPart:
                 notes = {**pod.meta.annotations, CORDON: "true" if on else "false"}
                 return replace(pod, meta=replace(pod.meta, annotations=notes))
 
-            self._client.patch(Pod, key, change)
+            self._user.patch(Pod, key, change)
 
         put(True)
         return lambda: put(False)

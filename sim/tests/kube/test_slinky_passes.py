@@ -150,32 +150,32 @@ def beside_ms(count: int = 6) -> float:
 
 
 @pytest.fixture
-def patches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, float]], None]]:
-    """Give laws of slurm-operator other ratios to a patch."""
+def ratios(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, tuple[float, float]]], None]]:
+    """Give laws of slurm-operator other ratios to slurmctld's start."""
 
-    def put(changed: dict[str, float]) -> None:
-        monkeypatch.setattr(pod_durations, "OF_PATCHES", {**pod_durations.OF_PATCHES, **changed})
+    def put(changed: dict[str, tuple[float, float]]) -> None:
+        monkeypatch.setattr(pod_durations, "OF_STARTS", {**pod_durations.OF_STARTS, **changed})
         pod_durations._read.cache_clear()
 
     yield put
     pod_durations._read.cache_clear()
 
 
-def test_what_a_pass_takes_beside_its_look_goes_by_the_patches_of_its_hour(patches: Any) -> None:
+def test_what_a_pass_takes_beside_its_look_goes_by_slurmctlds_start_in_its_hour(ratios: Any) -> None:
     """Until the event, and behind it: with twice as many the drain comes twice as late behind the look."""
     usual_ms = beside_ms()
-    patches({name: 2 * of for name, of in pod_durations.OF_PATCHES.items()})
+    ratios({name: (2 * of, sigma) for name, (of, sigma) in pod_durations.OF_STARTS.items()})
     assert beside_ms() / usual_ms == pytest.approx(2, abs=0.15)
 
 
-@pytest.mark.parametrize("name", list(pod_durations.OF_PATCHES))
-def test_each_part_of_it_counts_whole(monkeypatch: pytest.MonkeyPatch, patches: Any, name: str) -> None:
+@pytest.mark.parametrize("name", list(pod_durations.OF_STARTS))
+def test_each_part_of_it_counts_whole(monkeypatch: pytest.MonkeyPatch, ratios: Any, name: str) -> None:
     """A quarter of cordon-told before the pass, one for its revision, a sixth at the look, a third for the event: with
     200 ms more of one law the drain comes 200 ms later."""
-    monkeypatch.setattr(pod_durations, "_scaled", lambda _, ms: {"median_ms": ms, "fits": [[ms, 0.0]]})
+    monkeypatch.setattr(pod_durations, "_scaled", lambda _, ms, sigma: {"median_ms": ms, "fits": [[ms, sigma]]})
     found_ms = []
     for ms in (24.0, 224.0):
-        patches({"cordon-told": 24.0, "cordon-done": 24.0, name: ms})
+        ratios({"cordon-told": (24.0, 0.0), "cordon-done": (24.0, 0.0), name: (ms, 0.0)})
         found_ms.append(beside_ms(2))
     assert found_ms[1] - found_ms[0] == pytest.approx(200, abs=3)
 
