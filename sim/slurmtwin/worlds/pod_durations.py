@@ -39,10 +39,11 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_590_900 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_0715.json")),
     (1_795_612_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_1320.json")),
     (1_795_624_200 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_1630.json")),
+    (1_795_694_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_26.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, and those of 25 November since
-02:40, 07:15, 13:20 and 16:30, have quiet runs of their own hours."""
+02:40, 07:15, 13:20 and 16:30, and those of 26 November since 12:00, have quiet runs of their own hours."""
 OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
     "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
 }
@@ -179,6 +180,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_2026_11_25_0715.json": {**_STANDBY_ON_25, "container-start-behind": (102.0, 0.21)},
     "pod_durations_2026_11_25_1320.json": {**_STANDBY_ON_25, "container-start-behind": (119.0, 0.18)},
     "pod_durations_2026_11_25_1630.json": {**_STANDBY_ON_25, "container-start-behind": (102.0, 0.17)},
+    "pod_durations_2026_11_26.json": {**_STANDBY_ON_25, "container-start-behind": (94.0, 0.1)},
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of

@@ -52,8 +52,8 @@ new process takes its own start.
 GATHER_NS: Final = 100 * MS
 """GATHER_NS of the reference operator's process; controller-runtime, which carries Slinky's, waits for nothing."""
 IN_PLACE: Final = (3, 4, 3)
-"""Beside that pause, by the passes that three recordings of op-config-change show: the change, what the first pass
-wrote and the pod's mark are gathered; each of four passes looks; memory, ConfigMap and mark are written.
+"""Beside that pause, by the passes that three recordings of op-config-change showed (21 November): the change, what the
+first pass wrote and the pod's mark are gathered; each of four passes looks; memory, ConfigMap and mark are written.
 """
 NEW_PROCESS: Final = 2
 """Of slurmctld's start in a new container a reconfigure's process takes half: it is executed in one that runs (59 ms of
