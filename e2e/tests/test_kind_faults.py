@@ -17,6 +17,7 @@ from slurmtwin.contract.cluster_faults import ClusterFault, ClusterFaultKind
 from slurmtwin.contract.errors import InputError, UnsupportedError
 from slurmtwin.contract.jobs import JobRequest
 from slurmtwin.contract.listed_jobs import listed_jobs
+from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin_e2e.kind import runner
 from slurmtwin_e2e.kind.cluster import Cluster
@@ -71,6 +72,14 @@ def test_nothing_is_looked_up_while_the_api_server_is_away() -> None:
     kill = ClusterFault(kind="process.signal", at="45s", target="slurmd:w-2", signal="KILL")
     faults = [(0, server, server.at), (1, kill, kill.at), (2, kill, 120 * SECOND)]
     assert [looked_up_ns(faults, number) // SECOND for number in range(3)] == [5, 12, 105]
+
+
+def test_a_step_is_looked_up_behind_the_end_of_the_one_before() -> None:
+    """It puts back what it found: the size of the node set before, not the one that the other step gave it."""
+    steps = [OperatorStep(kind="operator.scale", target="workers", count=1, at=at, lasts="8s") for at in ("20s", "36s")]
+    other = fault(at="40s", target="slurmd:w-1")
+    faults = [(0, steps[0], 20 * SECOND), (1, steps[1], 36 * SECOND), (2, other, 40 * SECOND)]
+    assert [looked_up_ns(faults, number) // SECOND for number in range(3)] == [5, 29, 25]
 
 
 def test_a_repetition_before_the_first_is_refused() -> None:
