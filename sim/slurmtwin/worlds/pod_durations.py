@@ -84,7 +84,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's
 pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11,
-27 and four times 10 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without
+27, four times 10 and 3 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without
 one; neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which were
 killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the kubelet's sync to the
 new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
@@ -219,7 +219,7 @@ SLURMD_LESS_MS: Final = 18.0
 
 OF_STARTS: Final[Mapping[str, tuple[float, float]]] = {"cordon-told": (0.32, 0.28), "cordon-done": (0.2, 0.43)}
 """What slurm-operator's passes take, to what slurmctld's start takes, and the logarithm's sigma, where a batch has
-neither quiet-slinky nor quiet-shrunk: 20.6 and 13.2 ms beside 57 in one hour, 19.6 and 11.8 beside 71 in another. To
+neither quiet-slinky nor quiet-shrunk: 20.6 and 13.2 ms beside 57 in one hour, 19.6 and 11.8 beside 68 in another. To
 a patch of the reference operator they were 2.06 and 1.32, and 1.33 and 0.8. In 40 earlier changes that met no pass, of
 ten batches, both together were 0.49 to 0.76 of the hour's start."""
 

@@ -517,7 +517,7 @@ def test_the_two_quiet_runs_of_operators_show_hooks_and_cordons() -> None:
 
 
 def test_slurm_operators_passes_go_by_slurmctlds_start_where_no_quiet_run_shows_them() -> None:
-    """20.6 and 13.2 ms beside 57, 19.6 and 11.8 beside 71; a batch that has quiet-slinky has its own."""
+    """20.6 and 13.2 ms beside 57, 19.6 and 11.8 beside 68; a batch that has quiet-slinky has its own."""
     for path in BATCHES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
         found = still_durations(path)
