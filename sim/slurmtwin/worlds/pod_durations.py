@@ -85,9 +85,9 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's
 pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11,
 27, four times 10 and 3 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20
-without one; neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which were
-killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the kubelet's sync to the
-new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
+without one; neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which
+were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the kubelet's sync
+to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
 quiet-replaced on 22 November, volumes-mounted that of 40 pods before the faults of that day's first batch. clean-up is
 that of pods of x10 and x43 before quiet-deleted was there: 44 to 78 ms. supervisord's start is that of seven workers of
 x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
