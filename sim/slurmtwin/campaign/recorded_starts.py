@@ -101,6 +101,8 @@ class RecordedStarts:
         elif kind == Kind.SLURMCTLD_STOPPED:
             self._stopped = int(row.t_ns), int(row.t_err_ns)
         elif kind == Kind.SLURMCTLD_STARTED:
+            if self._controllers and not self._disturbed:
+                self._stood["anew_ns"] = int(row.t_ns)
             self._controllers.append(int(row.t_ns))
         elif kind == Kind.SLURMD_STARTED and row.t_ns <= 0:
             self._slurmds.append(int(row.t_ns))

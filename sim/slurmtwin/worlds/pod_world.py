@@ -227,7 +227,7 @@ class PodWorld(TwinWorld):
                 self.env.call_at(at_ns, self._pinged_then, nodes)
         stood = (
             (self._times.look_ns, self._look_then), (self._times.full_pass_ns, self._full_pass_then),
-            (self._times.cycle_ns, self._cycle_then),
+            (self._times.anew_ns, self._cycle_then), (self._times.cycle_ns, self._cycle_then),
         )  # fmt: skip
         for at, then in stood:
             if at is not None and at >= self.env.now_ns:
@@ -268,7 +268,7 @@ class PodWorld(TwinWorld):
             schedulers.full_pass_then(self._times.clock_lag_ns)
 
     def _cycle_then(self, _argument: object) -> None:
-        """A backfill cycle that the recording has."""
+        """A backfill cycle that the recording has, or a start: backfill sleeps from then on."""
         schedulers = self.cluster.ctld.schedulers if self.cluster.ctld is not None else None
         if isinstance(schedulers, Scheduler):
             schedulers.backfill.cycle_then()

@@ -71,6 +71,9 @@ class StartTimes:
     """The last full main pass before the first fault of a run in pods; None: not known."""
     cycle_ns: int | None = None
     """Likewise the last backfill cycle."""
+    anew_ns: int | None = None
+    """Likewise slurmctld's last start where it was not the first: an operator gives it another pod before the scenario
+    begins, and its backfill sleeps from then on."""
     look_ns: int | None = None
     """Likewise the last look of slurmctld's loop that a pass or a ping shows."""
     round_ns: int | None = None

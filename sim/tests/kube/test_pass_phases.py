@@ -70,10 +70,11 @@ def test_answers_of_healthy_nodes_let_backfill_look_again() -> None:
     assert start.actor == "backfill"
 
 
-def test_cycles_count_from_the_recorded_one() -> None:
-    """Its fraction of a second stays: looks are a second apart."""
+@pytest.mark.parametrize("field", ["cycle_ns", "anew_ns"])
+def test_cycles_count_from_the_recorded_one(field: str) -> None:
+    """Or from slurmctld's second start. Its fraction of a second stays: looks are a second apart."""
     for fraction in (100, 650):
-        start = held_start(RARE_PASSES, cycle_ns=22 * SECOND + fraction * MS)
+        start = held_start(RARE_PASSES, **{field: 22 * SECOND + fraction * MS})
         assert start is not None
         assert start.t_ns % SECOND == pytest.approx(fraction * MS, abs=10 * MS)
 

@@ -110,7 +110,7 @@ class BackfillAgent:
         self._last_s = (self._ctld.epoch_ns + now_ns) // SECOND
 
     def cycle_then(self) -> None:
-        """A recording has a cycle now: the sleep begins anew."""
+        """A recording has a cycle now, or a start: the sleep begins anew."""
         if not self.enabled or self._running is not None:
             return
         if self._look is not None:
