@@ -257,6 +257,30 @@ def test_errors_are_drawn_within_their_bounds() -> None:
     assert (measured(exact, Mark(0), 0, stream(1, "x")) == exact).all()
 
 
+def test_a_receipt_is_late_as_the_runs_leases_were() -> None:
+    """Half of them come as the twin's own do, one in twenty is later by more than the run's 95th percentile is above
+    the usual 6 ms; none is early. Where leases came as usual nothing is drawn."""
+    exact = np.full(20_000, 5 * SECOND, dtype=np.int64)
+    late = measured(exact, Mark(0, 106 * MS, received=True), 0, stream(1, "x")) - exact
+    assert late.min() == 0
+    assert (late == 0).mean() == pytest.approx(0.5, abs=0.02)
+    assert (late > 100 * MS).mean() == pytest.approx(0.05, abs=0.01)
+    assert (measured(exact, Mark(0, 6 * MS, received=True), 0, stream(1, "x")) == exact).all()
+    assert measured(np.array([NEVER]), Mark(0, SECOND, received=True), 0, stream(1, "x")).tolist() == [NEVER]
+
+
+def test_the_collectors_rows_are_receipts() -> None:
+    """The object's own stamp of the same fact is none."""
+    for actor, received in (("collector", True), ("apiserver", False), ("slurmctld", False)):
+        events = [
+            Event(SECOND, Kind.FAULT_INJECTED, "fault"),
+            Event(2 * SECOND, Kind.POD_DELETED, actor, t_err_ns=30 * MS),
+        ]
+        end = all_marks(rows_of_events(events), [phase(end={"kind": "pod.deleted"})])[0].end
+        assert end is not None
+        assert end.received is received
+
+
 def test_a_replication_is_seen_at_the_looks_that_the_recording_shows() -> None:
     """Looks at 9.75, 10.0 and 10.25 s: what came at 10.1 was told as 10.125, and so is 10.24; 9.9 is told as 9.875."""
     exact = np.array([10_100_000_000, 10_240_000_000, 9_900_000_000, 10_260_000_000, NEVER], dtype=np.int64)

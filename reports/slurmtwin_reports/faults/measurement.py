@@ -1,6 +1,7 @@
 """What a recording would have shown of a replication: its exact times with the recording's own error drawn.
 
-A time known to ± e is moved by a draw from [-e, e]; one that the API cut to whole seconds is cut to the middle of the
+A time known to ± e is moved by a draw from [-e, e]. A receipt of the collector's watch is one in the twin as well, and
+may be late besides, as the run's leases were. A time that the API cut to whole seconds is cut to the middle of the
 same second, after the drawn offset between the clocks: seconds begin there as they do for the recorded stamp. An
 injection is known before: the twin's own lies where the recorded one may have, and is stamped as that was. What an
 observer sees by looking again and again has the stamp of the look that would have seen it. Recorded and simulated spans
@@ -10,10 +11,11 @@ are then of one kind, ties and all, so that their ranks can be compared.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin_reports.faults.milestones import HALF_SECOND, Mark, Marks
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ NEVER: Final = 1 << 62
 """ns: a milestone that did not come, or a span without an end. Later than everything."""
 NO_START: Final = -(1 << 62)
 """A span whose phase did not begin. Shorter than everything: any order of the outcomes serves a test of equality."""
+USUAL_RECEIPT_NS: Final = 6 * MS
+"""Receipt of a lease less its own stamp, a request and a watch: the median of 940 runs' medians (watch_delay_ms of
+their manifests; 3.9 to 10 in 828). The twin's receipts have both. Of late ones a run knows the 95th percentile, which
+is the error of its receipts."""
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
@@ -65,12 +71,25 @@ def measured(
     if mark.looked:
         pauses = (times - (mark.t_ns - mark.err_ns)) // (2 * mark.err_ns)
         return np.where(never, NEVER, mark.t_ns + pauses * (2 * mark.err_ns))
+    if mark.received:
+        return np.where(never, NEVER, times + _late(mark.err_ns, times.shape, draw))
     error = mark.err_ns - HALF_SECOND if mark.cut else mark.err_ns
     moved = times + (draw.integers(-error, error, times.shape, endpoint=True) if error > 0 else 0)
     if mark.cut:
         begin_ns = (mark.t_ns - HALF_SECOND + epoch_ns) % SECOND - epoch_ns
         moved = (moved - begin_ns) // SECOND * SECOND + HALF_SECOND + begin_ns
     return np.where(never, NEVER, moved)
+
+
+def _late(err_ns: int, shape: tuple[int, ...], draw: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """How much later than usual receipts come: half of them not at all, one in twenty by more than the 95th percentile
+    is above the median, exponentially between.
+    """
+    import numpy as np
+
+    mean_ns = max(0, err_ns - USUAL_RECEIPT_NS) / math.log(10)
+    late = draw.exponential(mean_ns, shape) * (draw.random(shape) < 0.5)
+    return np.asarray(late).astype(np.int64)
 
 
 def spans(

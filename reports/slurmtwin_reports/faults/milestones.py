@@ -40,6 +40,8 @@ class Mark:
     seq: int = -1
     pinned: bool = False
     """An injection: a replication has it within the error of this one, which stands for it in both."""
+    received: bool = False
+    """The time at which the collector's watch told of it: its error is how late that may have been."""
     looked: bool = False
     """Somebody looks again and again, and had not seen it at the begin of the mark's width, and had at its end."""
 
@@ -136,7 +138,8 @@ def _mark(row: Row, stopped: bool) -> Mark:
     if row.actor == "observer" and _probed(row):
         low_ns, high_ns = _within(row, low_ns, high_ns, stopped)
     err_ns = (high_ns - low_ns) // 2
-    return Mark(low_ns + err_ns, err_ns, cut, row.seq, pinned, _looked(row, err_ns))
+    received = row.actor == "collector"
+    return Mark(low_ns + err_ns, err_ns, cut, row.seq, pinned, received, _looked(row, err_ns))
 
 
 def _probed(row: Row) -> bool:
