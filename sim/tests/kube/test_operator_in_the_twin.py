@@ -23,7 +23,7 @@ from slurmtwin.engine.event_sink import EventSink
 from slurmtwin.models.api_server.objects import Pod
 from slurmtwin.workload.resolve import resolve_jobs
 from slurmtwin.workload.slurm_conf import cluster_conf
-from slurmtwin.worlds import pod_operator
+from slurmtwin.worlds import pod_operator, pod_world
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.pod_observer import ObservedSink
 from slurmtwin.worlds.pod_world import PodWorld, with_controllers
@@ -356,6 +356,17 @@ def test_a_new_template_is_the_write_that_each_pass_begins_with(name: str, monke
     behind = [wait_ns / SECOND for at_ns, wait_ns in waited if at_ns >= fault_ns]
     assert behind
     assert max(behind) == 0
+
+
+@pytest.mark.parametrize("name", ["x33-slinky", "x37-slinky"])
+def test_a_step_is_at_the_server_when_its_recorded_request_was(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replication draws in there when the server has it: however long requests take, the node set changes at the
+    injection, and the collector hears of it a watch later."""
+    monkeypatch.setattr(pod_world, "REQUEST_NS", (600 * MS, 601 * MS))
+    rows = Played(name).run()
+    [fault_ns] = [row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED][:1]
+    heard = [row.t_ns for row in rows if row.kind is Kind.OBJECT_CHANGED and row.t_ns >= fault_ns]
+    assert 0 < heard[0] - fault_ns <= 8 * MS
 
 
 @pytest.mark.parametrize("late", [False, True])
