@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
@@ -104,8 +105,9 @@ class ClusterFaults:
         """What is there once the world's users are."""
         self.state: PodState | None = None
         """State directory, slurm.conf and database, once they are there."""
-        self.draining = 0
-        """Calls of kubectl drain that have not ended."""
+        self.drains: dict[int, dict[str, str]] = {}
+        """Calls of kubectl drain that have not ended, by number: pods that are not evicted yet -> their uids."""
+        self._numbers = count()
         self.drain_ended: Callable[[], None] = _nothing
         self.look: Callable[[], None] | None = None
         """Tells the observer that somebody is reached who was not, or the other way round."""
@@ -332,10 +334,17 @@ class ClusterFaults:
                 self._env.call_in(SHUTDOWN_NS, lambda _: machine.boot())
             return machine.boot if verb == "stop" else _nothing
         if verb == "delete":
-            labels = self._server.get(Node, name).meta.labels
+            labels = self._registered(name).meta.labels
             self._client.delete(Node, name)
             return lambda: self._register_again(name, machine, dict(labels))
         return self._mark(verb, name, fault)
+
+    def _registered(self, name: str) -> Node:
+        """A machine's object."""
+        found = self._server.find(Node, name)
+        if found is None:
+            raise InputError(f"{name} is no node of the cluster now: its object was deleted")
+        return found
 
     def _pause_all(self) -> Callable[[], None]:
         """Every machine of the cluster stands still, its control plane as well."""
@@ -359,7 +368,7 @@ class ClusterFaults:
 
     def _mark(self, verb: str, name: str, fault: ClusterFault) -> Callable[[], None]:
         """Cordon, taint, or drain: cordon, then one eviction of each of the run's pods there."""
-        before = self._server.get(Node, name).spec
+        before = self._registered(name).spec
         if verb == "taint":
             pair, _, effect = fault.taint.rpartition(":")
             key, _, value = pair.partition("=")
@@ -367,30 +376,50 @@ class ClusterFaults:
             self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, taints=(*n.spec.taints, mark))))
         else:
             self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, unschedulable=True)))
-        if verb == "drain":
-            here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
-            self.draining += 1
-            pods = {pod.meta.key: pod.meta.uid for pod in here}
-            if self.marked is None:
-                self._env.call_in(self.asks() + self.asks(), self._drain, pods)  # the cordon's answer, then the rest
-            else:
-                for pod in here:
-                    self._env.call_in(max(0, self.marked() - sum(REQUEST_NS) // 2), self._evict, pod.meta.key)
-                self._env.call_in(EVICT_AGAIN_NS + self.looked(), self._drain, pods)
-        return lambda: patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
 
-    def _drain(self, pods: dict[str, str]) -> None:
-        """kubectl drain: all are evicted at once; those that a budget keeps are asked for again and again."""
+        def undo() -> None:
+            patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
+
+        if verb != "drain":
+            return undo
+        number = self._begin_drain(name)
+
+        def give_up() -> None:
+            undo()
+            self._drained(number)
+
+        return give_up
+
+    def _begin_drain(self, name: str) -> int:
+        """Its number; the first evictions come when the cordon is answered."""
+        here = [p for p in self._server.list_of(Pod, node=name) if p.meta.namespace == self._namespace]
+        number = next(self._numbers)
+        self.drains[number] = {pod.meta.key: pod.meta.uid for pod in here}
+        if self.marked is None:
+            self._env.call_in(self.asks() + self.asks(), self._drain, number)  # the cordon's answer, then the rest
+        else:
+            for pod in here:
+                self._env.call_in(max(0, self.marked() - sum(REQUEST_NS) // 2), self._evict, pod.meta.key)
+            self._env.call_in(EVICT_AGAIN_NS + self.looked(), self._drain, number)
+        return number
+
+    def _drain(self, number: int) -> None:
+        """kubectl drain: all are evicted at once; those that a budget keeps are asked for again and again, until that
+        is given up."""
         left: dict[str, str] = {}
-        for key, uid in pods.items():
+        for key, uid in self.drains.get(number, {}).items():
             pod = self._server.find(Pod, key)
             if pod is not None and pod.meta.uid == uid and not pod.meta.deleting:
                 left[key] = uid
                 self._evict(key)
         if left:
-            self._env.call_in(EVICT_AGAIN_NS + self.looked(), self._drain, left)
+            self.drains[number] = left
+            self._env.call_in(EVICT_AGAIN_NS + self.looked(), self._drain, number)
         else:
-            self.draining -= 1
+            self._drained(number)
+
+    def _drained(self, number: int) -> None:
+        if self.drains.pop(number, None) is not None:
             self.drain_ended()
 
     def _evict(self, key: str) -> None:

@@ -306,7 +306,7 @@ class PodWorld(TwinWorld):
 
     def _maybe_over(self) -> None:
         """Not while a script or a bridged pod runs, though slurmctld may have lost its job, nor during a drain."""
-        if self.kube.faults.draining or (self.kube.bridge is not None and self.kube.bridge.busy):
+        if self.kube.faults.drains or (self.kube.bridge is not None and self.kube.bridge.busy):
             return
         if not any(work.nodes for work in self.cluster.slurmds.works.values()):
             super()._maybe_over()
