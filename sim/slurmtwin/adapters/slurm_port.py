@@ -314,14 +314,14 @@ class SlurmPort:
             done(replace(self._last, answer="away"))
 
     def _wait(self, since_ns: int, again: int, done: Callable[[Slurm], None], sent: Callable[[], None]) -> None:
-        """Until a call's SYN is sent again, or its caller has given it up."""
+        """Until a call's SYN is sent again, or its caller has given it up; one that stood still finds that done."""
         now_ns = self._clock.now_ns
         next_ns, end_ns = syn_again_ns(since_ns, again), given_up_ns(since_ns, self._timeout_ns)
         if next_ns >= end_ns:
             lost = replace(self._last, answer="away")
-            self._clock.call_in(end_ns - now_ns, lambda _: done(lost))
+            self._clock.call_in(max(0, end_ns - now_ns), lambda _: done(lost))
         else:
-            self._clock.call_in(next_ns - now_ns, lambda _: sent())
+            self._clock.call_in(max(0, next_ns - now_ns), lambda _: sent())
 
     def _cluster_refused(self, _slurm: Slurm) -> None:
         self._clock.call_in(CLUSTER_NS, self._cluster_again)

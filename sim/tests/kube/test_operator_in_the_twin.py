@@ -16,6 +16,7 @@ from slurmtwin.adapters.operator_process import HEARD_NS, _Process
 from slurmtwin.adapters.patches import PLACED
 from slurmtwin.adapters.slurm_port import SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.engine.environment import RunBudget
@@ -163,6 +164,21 @@ def test_a_crash_after_any_action_ends_in_the_same_state(after: int) -> None:
     assert len(deletions(rows)) == 2  # the object's row and the receipt
     created = len(times(rows, Kind.POD_CREATED, app="slurmd")) // 2
     assert created == 2
+
+
+@pytest.mark.parametrize("frozen_s", [25, 33, 45])
+def test_an_operator_that_stood_still_in_a_call_finds_it_given_up(frozen_s: int) -> None:
+    """Its way is cut, and it is frozen beyond the time at which its SYN would be sent again or the call given up. So
+    nothing is scaled in before the jobs have ended."""
+    faults = [
+        ClusterFault.model_validate({"at": at, "kind": kind, "target": "operator", "lasts": lasts})
+        for at, kind, lasts in (("20s", "network.cut", "110s"), (f"{frozen_s}s", "process.freeze", "60s"))
+    ]
+    made = scenario("x33-slinky")
+    run = run_scenario(made.model_copy(update={"faults": [*made.faults, *faults]}), FAULTS, TwinOptions(keep=True))
+    assert run.stop_reason == "done"
+    assert deletions(run.kept or []) == []
+    assert times(run.kept or [], Kind.JOB_REQUEUED) == []
 
 
 def test_a_stale_cache_delays_but_breaks_nothing() -> None:
