@@ -1,0 +1,160 @@
+"""The shipped durations: a file for each batch of recordings, and what it gives where its quiet runs show nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+
+from slurmtwin.campaign.recordings import recorded_durations
+from slurmtwin.cli.real_commands import QUIET
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.manifest import Manifest
+from slurmtwin.contract.pod_durations import DURATIONS
+from slurmtwin.worlds.pod_durations import (
+    EARLIER_BATCHES,
+    LATER_BATCHES,
+    OF_MOUNTS,
+    OF_PAIRS,
+    OF_ROUNDS,
+    OTHER_PROCESSORS,
+    POD_DURATIONS_FILE,
+    POINTS,
+    SHARES,
+    calibrated_on,
+    drawn_durations,
+    durations_file,
+    possible_shares,
+    still_durations,
+    usual_durations,
+)
+
+BATCHES = (POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values())
+
+
+def test_laws_of_pairs_are_those_of_the_batch_or_none() -> None:
+    """Older quiet runs had no pairs."""
+    _, earlier = EARLIER_BATCHES[0]
+    assert not set(OF_PAIRS) & set(usual_durations(drawn_durations(0, earlier)))
+    assert set(OF_PAIRS + OF_MOUNTS) <= set(usual_durations({}))
+
+
+def test_a_recording_has_the_durations_of_its_own_batch() -> None:
+    """A minute before an earlier batch ended, and a minute after."""
+    files = [*(path for _, path in EARLIER_BATCHES), POD_DURATIONS_FILE]
+    for (end_ns, earlier), later in zip(EARLIER_BATCHES, files[1:], strict=True):
+        assert durations_file(end_ns - 60 * SECOND) == earlier
+        assert durations_file(end_ns + 60 * SECOND) == later
+        assert drawn_durations(0, earlier) != drawn_durations(0, later)
+        assert json.loads(earlier.read_text())["origin"][0]["run"] in calibrated_on()
+
+
+def test_a_later_batch_has_quiet_runs_of_its_own() -> None:
+    """A minute before it begins, a minute behind that, and on another processor; its quiet runs are not judged."""
+    begins, files = zip(*LATER_BATCHES, strict=True)
+    for begin_ns, before, own in zip(begins, (POD_DURATIONS_FILE, *files), files, strict=False):
+        assert durations_file(begin_ns - 60 * SECOND) == before
+        assert durations_file(begin_ns + 60 * SECOND) == own
+        assert {durations_file(begin_ns, name) for name in OTHER_PROCESSORS} == set(OTHER_PROCESSORS.values())
+        origins = json.loads(own.read_text())["origin"]
+        assert {one["run"] for one in origins} <= calibrated_on()
+        assert all(one["epoch_s"] * SECOND >= begin_ns for one in origins)
+        assert drawn_durations(0, own) != drawn_durations(0, before)
+
+
+def test_a_recording_on_another_processor_has_the_durations_of_its_host() -> None:
+    """Whenever it was recorded; a processor of which nothing is known has those of its time."""
+    for processor, own in OTHER_PROCESSORS.items():
+        origins = json.loads(own.read_text())["origin"]
+        assert {one["cpu"] for one in origins} == {processor}
+        assert {one["run"] for one in origins} <= calibrated_on()
+        for host, file in ((processor, own), ("another", POD_DURATIONS_FILE)):
+            manifest = Manifest(
+                world="kind", scenario="x", scenario_sha256="", seed=0,
+                parameters={"epoch_ns": EARLIER_BATCHES[-1][0]}, environment={"host": {"cpu": host}},
+            )  # fmt: skip
+            assert recorded_durations(manifest) == file
+
+
+def test_what_no_quiet_run_shows_is_its_own_on_a_processor_where_it_was_measured() -> None:
+    """supervisord's start: 130 ms on AMD EPYC, 68 on the Xeon."""
+    files = (POD_DURATIONS_FILE, *OTHER_PROCESSORS.values())
+    found = {path.name: still_durations(path)["supervisor-start"] for path in files}
+    assert found == {POD_DURATIONS_FILE.name: (130 * MS,), "pod_durations_xeon.json": (68 * MS,)}
+
+
+def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> None:
+    """Of ten batches that show both, and of the two that show no end: theirs goes by what they show."""
+    for path in BATCHES:
+        shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
+        start, times = ("container-restart", 2.35) if "container-restart" in shown else ("container-start-alone", 3.1)
+        found = still_durations(path)
+        assert found["stop-told"][0] / found[start][0] == pytest.approx(times, rel=0.15), path.name
+
+
+def test_slurm_operators_passes_go_by_slurmctlds_start_where_no_quiet_run_shows_them() -> None:
+    """20.6 and 13.2 ms beside 57, 19.6 and 11.8 beside 68; a batch that has quiet-slinky has its own."""
+    for path in BATCHES:
+        shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
+        found = still_durations(path)
+        for name, times in (("cordon-told", 0.32), ("cordon-done", 0.2)):
+            goes = shown[name]["median_ms"] * MS if name in shown else times * found["slurmctld-start"][0]
+            assert found[name][0] == pytest.approx(goes, rel=0.001), (path.name, name)
+
+
+def test_slurm_operators_passes_scatter_as_in_the_quiet_runs() -> None:
+    """Whatever slurmctld's start scatters by: sigma .28 and .43 of the logarithm, as 27 changes had in two hours. The
+    quantiles that are drawn from end before the tails, 3 % narrower."""
+    for path in BATCHES:
+        shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
+        for name, sigma in (("cordon-told", 0.28), ("cordon-done", 0.43)):
+            if name not in shown:
+                logs = [math.log(ns) for ns in drawn_durations(3, path)[name]]
+                assert statistics.pstdev(logs) == pytest.approx(0.97 * sigma, rel=0.02), (path.name, name)
+
+
+def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
+    """Each name of the contract has a median and values to draw; each origin is a quiet run."""
+    still, drawn = still_durations(), drawn_durations(7)
+    # a standby's round was measured on the other processor alone
+    assert list(still) == list(drawn) == [name for name in DURATIONS if name not in OF_ROUNDS]
+    assert list(still_durations(OTHER_PROCESSORS["Intel(R) Xeon(R) Processor"])) == list(DURATIONS)
+    assert all(len(values) == 1 and values[0] > 0 for values in still.values())
+    assert all(values == tuple(sorted(values)) and values[0] > 0 for values in drawn.values())
+    assert drawn != drawn_durations(8)
+    origins = json.loads(POD_DURATIONS_FILE.read_text())["origin"]
+    assert origins
+    assert all(one["run"].startswith(tuple(f"{name}-" for name in QUIET)) for one in origins)
+    begin_s = max(end_ns for end_ns, _ in EARLIER_BATCHES) // SECOND
+    assert all(one["epoch_s"] >= begin_s for one in origins), "of the newest batch alone"
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_shares_lie_about_their_count(name: str) -> None:
+    """As likely above as below it, and a count of none leaves none."""
+    *shares, own = possible_shares(name)
+    seen, count = SHARES[name]
+    assert own == pytest.approx(seen / count)
+    assert len(shares) == POINTS
+    assert sum(share < own for share in shares) == POINTS // 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not readable"),
+        ('{"schema": "x"}', "not a slurmtwin/pod-durations/1"),
+        ('{"schema": "slurmtwin/pod-durations/1", "durations": {}}', "is missing"),
+        ('{"schema": "slurmtwin/pod-durations/1", "durations": {"sleep": {}}}', "sleep is unknown|is missing"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """InputError with the file, for each way it can be wrong."""
+    path = tmp_path / "durations.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        still_durations(path)
