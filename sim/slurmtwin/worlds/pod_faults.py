@@ -15,7 +15,7 @@ from slurmtwin.models.api_server.objects import Node, Pod, Taint
 from slurmtwin.models.controllers.disruption import evict
 from slurmtwin.models.slurmctld.tables import bits
 from slurmtwin.worlds.pod_durations import OF_EVICTIONS
-from slurmtwin.worlds.pod_services import Images, fill_disk, patch_until_done
+from slurmtwin.worlds.pod_services import Images, existing, fill_disk, patch_until_done
 
 if TYPE_CHECKING:
     from slurmtwin.contract.cluster_faults import ClusterFault
@@ -334,17 +334,10 @@ class ClusterFaults:
                 self._env.call_in(SHUTDOWN_NS, lambda _: machine.boot())
             return machine.boot if verb == "stop" else _nothing
         if verb == "delete":
-            labels = self._registered(name).meta.labels
+            labels = existing(self._server, Node, name).meta.labels
             self._client.delete(Node, name)
             return lambda: self._register_again(name, machine, dict(labels))
         return self._mark(verb, name, fault)
-
-    def _registered(self, name: str) -> Node:
-        """A machine's object."""
-        found = self._server.find(Node, name)
-        if found is None:
-            raise InputError(f"{name} is no node of the cluster now: its object was deleted")
-        return found
 
     def _pause_all(self) -> Callable[[], None]:
         """Every machine of the cluster stands still, its control plane as well."""
@@ -368,7 +361,7 @@ class ClusterFaults:
 
     def _mark(self, verb: str, name: str, fault: ClusterFault) -> Callable[[], None]:
         """Cordon, taint, or drain: cordon, then one eviction of each of the run's pods there."""
-        before = self._registered(name).spec
+        before = existing(self._server, Node, name).spec
         if verb == "taint":
             pair, _, effect = fault.taint.rpartition(":")
             key, _, value = pair.partition("=")

@@ -29,6 +29,7 @@ from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.worlds import pod_objects
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS
 from slurmtwin.worlds.pod_scaling import scaled_set, slurm_metric
+from slurmtwin.worlds.pod_services import existing
 from slurmtwin_operator.core.manifests import GROUP
 from slurmtwin_operator.core.observed import TERMINATING
 from slurmtwin_operator.core.spec import NodeSetSpec
@@ -435,7 +436,7 @@ class OperatorPart:
 
     def _change(self, client: Client, **values: object) -> Callable[[], None]:
         """Other values in the node set's spec."""
-        spec: NodeSetSpec = self._kube.server.get(Custom, self._key).spec["spec"]
+        spec: NodeSetSpec = existing(self._kube.server, Custom, self._key).spec["spec"]
         before = {name: getattr(spec, name) for name in values}
 
         def put(what: dict[str, object]) -> None:

@@ -27,6 +27,7 @@ from slurmtwin.models.slurm_pods.settings import RESOLVER_NS
 if TYPE_CHECKING:
     from slurmtwin.contract.kubernetes import Kubelet
     from slurmtwin.engine.environment import Environment
+    from slurmtwin.models.api_server.objects import AnyObject
     from slurmtwin.models.api_server.server import ApiServer
     from slurmtwin.models.kubelet.machine import Machine
     from slurmtwin.models.slurm_cluster import SlurmCluster
@@ -172,7 +173,7 @@ class Images:
         ]  # fmt: skip
 
     def _node_set(self, key: str) -> Undo:
-        before = self._server.get(Custom, key).spec["spec"]
+        before = existing(self._server, Custom, key).spec["spec"]
         if before.image == NO_IMAGE:
             return _nothing
 
@@ -212,6 +213,15 @@ def fill_disk(machine: Machine, pod: Pod, size: str) -> Undo:
 def has_disk(section: Kubelet) -> bool:
     """The kubelet looks at its disk: a threshold of the node's file system is set."""
     return any(signal.startswith(("nodefs", "imagefs")) for signal in (*section.eviction_hard, *section.eviction_soft))
+
+
+def existing(server: ApiServer, kind: type[AnyObject], key: str) -> AnyObject:
+    """The object that a fault or a step changes. Raises InputError where it was deleted."""
+    found = server.find(kind, key)
+    if found is None:
+        what = "object" if kind is Custom else kind.__name__.lower()
+        raise InputError(f"{key} is no {what} of the cluster now: its object was deleted")
+    return found
 
 
 def patch_until_done(client: Client, kind: type[Any], key: str, change: Callable[[Any], Any]) -> None:

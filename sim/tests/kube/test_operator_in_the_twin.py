@@ -17,7 +17,9 @@ from slurmtwin.adapters.patches import PLACED
 from slurmtwin.adapters.slurm_port import SlurmPort
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.cluster_faults import ClusterFault
+from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.engine.environment import RunBudget
 from slurmtwin.engine.event_sink import EventSink
@@ -372,6 +374,15 @@ def test_a_new_template_is_the_write_that_each_pass_begins_with(name: str, monke
     behind = [wait_ns / SECOND for at_ns, wait_ns in waited if at_ns >= fault_ns]
     assert behind
     assert max(behind) == 0
+
+
+@pytest.mark.parametrize("later", [{"kind": "operator.scale", "count": 2}, {"kind": "operator.update"}])
+def test_a_node_set_that_was_deleted_is_no_target(later: dict[str, Any]) -> None:
+    """Its workers are gone as well by then; the message names it."""
+    made = load_scenario(FAULTS.parent / "operator" / "op-delete.yaml")
+    step = OperatorStep.model_validate({"at": "60s", "target": "workers", **later})
+    with pytest.raises(InputError, match=r"NodeSet/.*/w is no object of the cluster now"):
+        run_scenario(made.model_copy(update={"faults": [*made.faults, step]}), FAULTS, TwinOptions())
 
 
 @pytest.mark.parametrize("name", ["x33-slinky", "x37-slinky"])
