@@ -256,6 +256,7 @@ QUIET = (
     "quiet-ended",
     "quiet-slinky",
     "quiet-shrunk",
+    "quiet-configured",
 )
 """Runs without a prediction: durations are fitted to them."""
 

@@ -224,12 +224,23 @@ def test_the_end_of_each_phase_has_its_chain() -> None:
 def test_the_suite_table_counts_every_phase() -> None:
     """One row per judged phase with p, power and sharpness; the counts stand above it; no case, no table."""
     case = a_case()
-    one = PhaseVerdict(phase=case.phases[0], outcome=Outcome.AGREE, reason="", p=0.4, half=0.9, double=1.0, sharp=True)
+    one = PhaseVerdict(
+        phase=case.phases[0],
+        outcome=Outcome.AGREE,
+        reason="",
+        p=0.4,
+        half=0.9,
+        double=1.0,
+        sharp=True,
+        recordings=("4", "10"),
+        places=(0.12345, 1.0),
+    )
     two = PhaseVerdict(phase=case.phases[1], outcome=Outcome.DIFFER, reason="", p=0.001)
     more = [PhaseVerdict(phase=phase, outcome=Outcome.UNKNOWN, reason="") for phase in case.phases[2:]]
     case.verdicts = [one, two, *more]
     rows = suite_rows([("x64", case)])
     assert [(r["phase"], r["verdict"]) for r in rows[:2]] == [("not-responding", "agree"), ("down", "differ")]
+    assert (rows[0]["recordings"], rows[0]["places"]) == (["4", "10"], [0.123, 1.0])
     counts = suite_counts(rows)
     assert [counts[word] for word in ("phases", "agree", "differ", "unknown", "sharp")] == [4, 1, 1, 2, 1]
     assert [counts[f"claims_{word}"] for word in ("holds", "broken", "unknown")] == [0, 0, 1], "job-lost is absent"

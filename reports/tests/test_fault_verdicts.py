@@ -494,3 +494,15 @@ def test_a_claim_names_no_parameter() -> None:
     """What has one is a phase with a vote."""
     with pytest.raises(ValueError, match="names no parameter"):
         phase(of_kind=True)
+
+
+def test_each_repetition_has_its_place_among_its_replications() -> None:
+    """Ties share theirs; an end that never came is longer than any."""
+    pool = np.array([1, 2, 2, 2, 5, NEVER, NEVER, NEVER])
+    assert [ranks.place(value, pool) for value in (0, 1, 2, 3, NEVER)] == [0, 1 / 16, 5 / 16, 0.5, 13 / 16]
+    made = repetitions(lambda draw, n: draw.uniform(20, 30, n), lambda draw, n: draw.uniform(20, 30, n), count=4)
+    [found], _ = judge_phases([phase()], made)
+    assert found.places == tuple(
+        pytest.approx(np.mean((one.base[:, 0, 1] - one.base[:, 0, 0]) / 1e9 < span / 1e9), abs=0.05)
+        for one, span in zip(made, found.recorded, strict=True)
+    )

@@ -40,12 +40,16 @@ class PhaseVerdict:
     phase: Phase
     outcome: Outcome
     reason: str
+    recordings: tuple[str, ...] = ()
+    """Their names, in the order of all that follows."""
     recorded: tuple[int, ...] = ()
     """Spans in ns; measurement.NEVER and NO_START for none."""
     errors: tuple[int, ...] = ()
     """Half-widths of the recorded spans, ns."""
     intervals: tuple[tuple[int, int], ...] = ()
     """2.5th and 97.5th percentile of each repetition's replications as measured, ns."""
+    places: tuple[float, ...] = ()
+    """Where each recorded span lies among its replications, 0 to 1 (ranks.place())."""
     p: float | None = None
     half: float | None = None
     """Power against the parameter halved; None where it was not asked for."""
@@ -105,8 +109,10 @@ def _judge(place: int, phase: Phase, repetitions: Sequence[Repetition], order: O
     errors = tuple(r.recorded[place].error_ns for r in repetitions)
     pools = np.stack([_measured(r, r.base, place, seed, f"{phase.name}/base/{k}") for k, r in enumerate(repetitions)])
     found: dict[str, Any] = {
-        "phase": phase, "recorded": tuple(int(x) for x in observed), "errors": errors,
+        "phase": phase, "recordings": tuple(r.name for r in repetitions),
+        "recorded": tuple(int(x) for x in observed), "errors": errors,
         "intervals": tuple(_interval(pool) for pool in pools),
+        "places": tuple(ranks.place(span, pool) for span, pool in zip(observed, pools, strict=True)),
     }  # fmt: skip
     if phase.is_claim:
         outcome, reason, broken = claim_found(phase, repetitions, place)

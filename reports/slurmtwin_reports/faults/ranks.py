@@ -49,6 +49,11 @@ def places(values: Ints, pool: Ints, itself: int) -> Floats:
     return np.asarray(np.clip(spread, 0.0, 1.0))
 
 
+def place(value: int, pool: Ints) -> float:
+    """The middle of a recorded span's places among its replications, 0 to 1."""
+    return float((pool < value).mean() + (pool <= value).mean()) / 2
+
+
 def distance(cumulative: Floats) -> Floats:
     """Cramér-von Mises' distance from uniform of mean distributions (array [.., GRID])."""
     import numpy as np

@@ -30,3 +30,4 @@ class Repetition:
     changed: Mapping[tuple[str, float], Times] = field(default_factory=dict)
     """(parameter, 0.5 or 2) -> times with that parameter halved or doubled (power)."""
     name: str = ""
+    """Of the recording's folder."""

@@ -87,7 +87,8 @@ def suite_rows(cases: Sequence[tuple[str, FaultCase]]) -> list[dict[str, Any]]:
             "scenario": scenario, "phase": one.phase.name, "parameter": one.phase.parameter,
             "claim": one.phase.is_claim, "verdict": str(one.outcome), "p": one.p,
             "power_half": one.half, "power_double": one.double, "sharp": one.sharp, "sharp_each": one.sharp_each,
-            "recorded_s": [words(ns) for ns in one.recorded],
+            "recordings": list(one.recordings), "recorded_s": [words(ns) for ns in one.recorded],
+            "places": [round(place, 3) for place in one.places],
             "twin_s": [[words(ns) for ns in interval] for interval in one.intervals],
         }
         for scenario, case in cases

@@ -382,6 +382,7 @@ class _Group:
         return Repetition(
             recorded=all_marks(real.rows(), self.group.scenario.expect.phases), changed=changed,
             epoch_ns=_zero_ns(real.manifest), base=of(Variant(BASE)), still=of(Variant(STILL)),
+            name=self.group.folders[place].name,
         )  # fmt: skip
 
     def wanted(self) -> list[Variant]:

@@ -27,6 +27,8 @@ LOOK_NS: Final = SECOND
 """slurm-operator waits so long for a list, in whole looks (slurm-client informer.go waitForSyncList())."""
 BUSY_NS: Final = 200 * MS
 """A pass that a cordon brings takes less beside its look; one that was under way ends at any time."""
+MOUNT_NS: Final = 3 * SECOND
+"""So long behind its mark on slurmctld's pod the reference operator waits for the kubelet (shell/observe.py)."""
 HEARD_MS: Final = (15.0, 55.0)
 """The event that a kubelet stops a container is heard of until slurmd logs its end, where no hook is between:
 stop-heard of ten batches, less the 7 to 16 ms from the relist to that event (quiet-ended)."""
@@ -59,6 +61,22 @@ def operator_looks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
                 yield (began, began), ((decided - WATCHED_NS) / MS, (decided + WATCHED_NS) / MS)
 
 
+def config_told(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each option that changes in place: its change, as much later as the passes behind it gather and wait, and the
+    answer of slurmctld when it is told; none beside which another pass was under way.
+    """
+    beside_ms = (3 * GATHER_NS + MOUNT_NS) / MS
+    for asked, told, _served in _configured(rows):
+        low, high = bounds(asked)
+        yield (low + beside_ms, high + beside_ms), bounds(told)
+
+
+def reconfigured(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each such option that answer, and slurmctld's first line."""
+    for _asked, told, served in _configured(rows):
+        yield bounds(told), bounds(served)
+
+
 def cordons_told(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     """Of each worker that slurm-operator drains as its machine is cordoned or its node set shrinks: that change, and
     the event that it writes of it less one look. One watch brings both."""
@@ -88,6 +106,35 @@ def hooks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
         if sum(one.t_ns < stopped.t_ns and told.t_ns < last.t_ns for one, last in ends) == 1:
             at_ms = told.t_ns / MS
             yield (at_ms + HEARD_MS[0], at_ms + HEARD_MS[1]), bounds(stopped)
+
+
+def _configured(rows: Sequence[Row]) -> Iterator[tuple[Row, Row, Row]]:
+    """Of each option of slurm.conf that changes in place: the change, slurmctld told of it, and its new process.
+
+    A ConfigMap, and then a mark by which slurmctld's pod is synced, come a gather behind what woke their passes, and
+    the last pass soon behind its wait: else another change or a poll was between.
+    """
+    from slurmtwin_reports.history import fault_of
+
+    asked = applied = synced = told = None
+    for row in rows:
+        if row.kind == "fault.injected":
+            asked = row if fault_of(row).get("kind") == "operator.configure" else None
+            applied = synced = told = None
+        elif row.kind == "action.issued" and row.details.get("object") == "ConfigMap":
+            applied = _behind(asked, row, GATHER_NS)
+        elif row.kind == "pod.synced" and synced is None and str(row.details.get("pod")).endswith("-ctld-0"):
+            synced = _behind(applied, row, GATHER_NS)
+        elif _does(row, "reconfigure"):
+            told = _behind(synced, row, GATHER_NS + MOUNT_NS)
+        elif row.kind == "slurmctld.started" and asked is not None and told is not None:
+            yield asked, told, row
+            asked = None
+
+
+def _behind(first: Row | None, row: Row, pause_ns: int) -> Row | None:
+    """The row, where it comes behind another one by a pause and no more than BUSY_NS beside that."""
+    return row if first is not None and 0 < row.t_ns - first.t_ns - pause_ns < BUSY_NS else None
 
 
 def _cordons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row, Row]]:

@@ -11,7 +11,7 @@ faults and no phase: it kills idle and busy daemons one by one, and shows what t
 does so with pods that are deleted without grace, quiet-deleted with grace, alone and in pairs, quiet-drained with
 those of machines that it drains; quiet-operated with an operator's, which it scales away and back, quiet-ended with
 those that it scales away one by one; quiet-slinky cordons an idle worker's machine, quiet-shrunk takes a busy worker
-from a node set and gives it back.
+from a node set and gives it back; quiet-configured changes an option of slurm.conf in place.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
 from slurmtwin.campaign.operator_spans import (
+    config_told,
     cordons_done,
     cordons_told,
     hooks,
     node_changes,
     operator_looks,
     pod_patches,
+    reconfigured,
 )
 from slurmtwin.campaign.pod_spans import (
     Interval,
@@ -39,6 +41,7 @@ from slurmtwin.campaign.pod_spans import (
     bounds,
     ends_told,
     evictions,
+    relists,
     replaced,
     restarts,
     stops,
@@ -114,6 +117,8 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
     for run, folder in enumerate(used):
         history = load_run(folder)
         rows = list(history.rows())
+        for due, began in relists(rows):
+            seen.add("relist", run, due, began)
         if any("array_task" in row.details for row in rows if row.kind == "job.started"):
             _read_bursts(seen, run, rows)
         elif not any(row.kind == "fault.injected" for row in rows):
@@ -211,7 +216,8 @@ def _read(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
 
 def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
     """Daemons that come back in their pods or in new ones."""
-    if not steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
+    steady = steady_loop(history.manifest.parameters.get("slurm_version", "22.05"))
+    if not steady:
         _read_rounds(seen, run, [row for row in rows if row.kind in ("node.pinged", "slurmctld.started")])
     drained = list(evictions(rows))
     for asked, marked in drained:
@@ -220,7 +226,8 @@ def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) 
         return  # up to four pods of a machine come back at once, by no law of a start alone or in pairs
     for one in restarts(rows):
         seen.add("container-restart", run, one.synced, one.runs)
-        _read_back(seen, run, rows, one)
+        own = {"slurmctld": "slurmctld-start", "slurmd": "slurmd-back" if steady else ""}  # 22.05's: SLURMD_START_PARTS
+        _read_back(seen, run, rows, one, own[one.app])
     for synced, told in ends_told(rows):
         seen.add("end-told", run, synced, told)
     for asked, stopped, told in stops(rows):
@@ -237,7 +244,7 @@ def _read_restarts(seen: Seen, run: int, history: History, rows: Sequence[Row]) 
         if others < len(BESIDE):
             seen.add(f"pod-start{BESIDE[others]}", run, pod.bound, pod.back.runs)
             seen.add(f"container-start{BESIDE[others]}", run, pod.checked, pod.back.runs)
-        _read_back(seen, run, rows, pod.back)
+        _read_back(seen, run, rows, pod.back, "slurmd-start")
 
 
 def _read_mounts(seen: Seen, run: int, rows: Sequence[Row]) -> None:
@@ -255,6 +262,8 @@ _PASSES: Final = {
     "cordon-told": cordons_told,
     "cordon-done": cordons_done,
     "pre-stop": hooks,
+    "config-told": config_told,
+    "reconfigured": reconfigured,
 }
 
 
@@ -265,9 +274,12 @@ def _read_passes(seen: Seen, run: int, rows: Sequence[Row]) -> None:
             seen.add(name, run, began, ended)
 
 
-def _read_back(seen: Seen, run: int, rows: Sequence[Row], back: Restart) -> None:
-    """A node with a step tells its registration to 1 ms: its job is missed then."""
-    seen.add(f"{back.app}-start", run, back.runs, back.serves)
+def _read_back(seen: Seen, run: int, rows: Sequence[Row], back: Restart, name: str) -> None:
+    """A node with a step tells its registration to 1 ms: its job is missed then. name: of its daemon's own start, ""
+    for none.
+    """
+    if name:
+        seen.add(name, run, back.runs, back.serves)
     missed = (bounds(row) for row in rows if row.kind == "job.ended" and row.node == back.node)
     seen.add("registration", run, back.serves, next((at for at in missed if at[1] > back.serves[0]), None))
 

@@ -23,6 +23,8 @@ UNMOUNTED_MS: Final = 250.0
 """So long behind an end the pod's volumes are surely unmounted: two loops of 100 ms see it (volume_manager.go)."""
 DRAINED_MS: Final = 2000.0
 """kubectl asks again for a refused eviction after 5 s; those that are granted are marked sooner than that."""
+RELIST_MS: Final = 1000.0
+"""The pause between the kubelet's looks at its containers (kubelet.go, genericPlegRelistPeriod)."""
 Interval = tuple[float, float]
 """Bounds of a span in ms."""
 KINDS: Final = frozenset({"pod.created", "pod.scheduled", "container.started", "pod.ready"})
@@ -120,13 +122,22 @@ class Restart:
     synced: Interval
     """The kubelet's sync that brought it back."""
     runs: Interval
+    runs_by_ms: float
+    """The latest that it may have run: `runs` is taken in the middle."""
     serves: Interval
 
     @classmethod
     def between(cls, app: str, node: str, synced: Interval, started: Interval, serves: Interval) -> Restart:
-        """Its container runs between the sync and the daemon's log, and little before `started`, the event."""
+        """Its container runs between the sync and the daemon's log, and little before `started`, the event.
+
+        Both ends are known to 1 ms, that moment to 60. It is taken to be in the middle, so that the container's span
+        and the daemon's are together what was measured; as intervals each was fitted for itself, and both together
+        lay up to 17 ms beside it (docs/surprises.md).
+        """
         low = max(synced[0], started[0] - STARTED_MS)
-        return cls(app, node, synced, (low, max(low, min(started[1], serves[1]))), serves)
+        high = max(low, min(started[1], serves[1]))
+        middle = (low + high) / 2
+        return cls(app, node, synced, (middle, middle), high, serves)
 
 
 def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
@@ -153,6 +164,20 @@ def restarts(rows: Sequence[Row]) -> Iterator[Restart]:
         started = _event(later, receipts, "Started", name, synced[0])
         if started is not None:
             yield Restart.between(app, node, synced, started, serves)
+
+
+def relists(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each two looks of a kubelet that follow each other: when the pause behind the first would have ended, had that
+    taken nothing, and when it did (generic.go, wait.Until). Both are of one log, so known to less than their rows say.
+    """
+    last: dict[str, float] = {}
+    for row in rows:
+        if row.kind == "kubelet.relisted" and row.node:
+            now = row.t_ns / MS
+            due = last.get(row.node, now) + RELIST_MS
+            last[row.node] = now
+            if due < now < due + RELIST_MS:  # else one between them has no row
+                yield (due, due), (now, now)
 
 
 def ends_told(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
@@ -210,7 +235,7 @@ class Replaced:
 
     def beside(self, other: Replaced) -> bool:
         """Whether both were surely or perhaps between binding and container at one time."""
-        return self.bound[0] < other.back.runs[1] and other.bound[0] < self.back.runs[1]
+        return self.bound[0] < other.back.runs_by_ms and other.bound[0] < self.back.runs_by_ms
 
 
 def replaced(rows: Sequence[Row]) -> Iterator[Replaced]:

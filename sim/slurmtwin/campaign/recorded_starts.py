@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from statistics import median_low
 from typing import Any, Final, TypeVar
 
 from slurmtwin.contract.clock import MS, SECOND
@@ -50,6 +49,7 @@ class RecordedStarts:
             for fault in scenario.faults
         ]
         self._submits: dict[int, int] = {}
+        self._scripts: dict[int, int] = {}
         self._injected: dict[str, tuple[int, int]] = {}
         """Fault -> when it was injected, and the half-width of that."""
         self._disturbed = False
@@ -63,7 +63,7 @@ class RecordedStarts:
         self._firsts: dict[str, int] = {}
         """Field of StartTimes -> the first sight of something, the smallest time of its rows."""
         self._leases: dict[str, int] = {}
-        self._relists: dict[str, list[int]] = {}
+        self._relists: dict[str, int] = {}
         self._syncs: dict[str, int] = {}
         self._entered: dict[str, int] = {}
         self._probes: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -89,7 +89,7 @@ class RecordedStarts:
         if not self._disturbed:
             self._take_before(row)
         if not self._heard and row.node and kind == Kind.KUBELET_RELISTED:
-            self._relists.setdefault(kube_node(row.node), []).append(int(row.t_ns))
+            self._relists[kube_node(row.node)] = int(row.t_ns)
         if kind == Kind.JOB_SUBMITTED and row.job_id is not None:
             self._submits.setdefault(int(row.job_id), int(row.t_ns))
         elif kind == Kind.FAULT_INJECTED and row.actor == "fault":
@@ -122,6 +122,8 @@ class RecordedStarts:
             self._stood["look_ns"] = at_ns
         if kind == Kind.NODE_PINGED and self._rounds is not None:
             self._rounds.look(at_ns)
+        if kind == Kind.SCRIPT_STARTED and row.job_id is not None and "array_task" not in (row.detail or ""):
+            self._scripts.setdefault(int(row.job_id), at_ns)
         if kind == Kind.SCHED_BACKFILL_CYCLE:
             self._stood["cycle_ns"] = at_ns
         elif kind == Kind.SCHED_MAIN_PASS and json.loads(row.detail).get("depth") == "full":
@@ -217,21 +219,14 @@ class RecordedStarts:
         """Fields of StartTimes: where timers stood before the first fault."""
         round_ns = self._rounds.mean_ns() if self._rounds is not None else None
         return {
-            "relist_ns": self._relisted(),
+            "relist_ns": self._relists,
+            "script_ns": self._scripts,
             "sync_ns": self._called(self._syncs),
             "image_ns": self._imaged(),
             "entered_ns": self._called(self._entered),
             "probed_ns": self._called(self._probes),
             "round_ns": round_ns,
             **self._stood,
-        }
-
-    def _relisted(self) -> dict[str, tuple[int, int]]:
-        """The median pause: one in twenty looks takes 20 ms and more, and the next one does not."""
-        return {
-            node: (at_ns[-1], median_low(b - a for a, b in pairwise(at_ns)))
-            for node, at_ns in self._relists.items()
-            if len(at_ns) > 1
         }
 
     def _imaged(self) -> dict[str, int]:

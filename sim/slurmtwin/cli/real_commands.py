@@ -30,6 +30,7 @@ QUIET: Final = (
     "quiet-ended",
     "quiet-slinky",
     "quiet-shrunk",
+    "quiet-configured",
     "quiet-array",
 )
 """Scenarios that a batch's durations are measured on."""

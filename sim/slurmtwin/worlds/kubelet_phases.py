@@ -5,13 +5,14 @@ Nothing in the API tells of either; a recording has them from the kubelets' own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from slurmtwin.contract.clock import MS
 from slurmtwin.models.api_server.objects import Pod
 from slurmtwin.models.kubelet.defaults import RESYNC_NS, VOLUME_POLL_NS
+from slurmtwin.models.kubelet.relist import MovingTicks
 from slurmtwin.worlds.pod_durations import EARLIER_BATCHES
 
 if TYPE_CHECKING:
@@ -111,21 +112,21 @@ class KubeletPhases:
     """What a recording says of them; without rows of the kubelets nothing."""
 
     def __init__(
-        self, machines: Mapping[str, Machine], times: StartTimes, usual_ns: int, exit_ns: tuple[int, int],
-        streams: RandomStreams,
+        self, machines: Mapping[str, Machine], times: StartTimes, relist: Callable[[], int],
+        exit_ns: tuple[int, int], streams: RandomStreams,
     ) -> None:  # fmt: skip
         self._machines = machines
         self._times = times
-        self._usual_ns = usual_ns
-        """A kubelet's own pause between two relists, as no verdict has scaled it."""
+        self._relist = relist
+        """Draws what one takes."""
         self._looks = streams.generator("volumes.looks")
         self._exit = streams.uniform_ns("runtime.exit", *exit_ns)
 
     def start(self, env: Environment) -> None:
         """Each kubelet that the recording has stands on its last relist from then on."""
-        for name, (last_ns, pause_ns) in self._times.relist_ns.items():
+        for name, last_ns in self._times.relist_ns.items():
             if name in self._machines and last_ns >= env.now_ns:
-                env.call_at(last_ns, self._relisted, (name, max(0, pause_ns - self._usual_ns)))
+                env.call_at(last_ns, self._relisted, name)
         if self._times.image_ns or self._times.probed_ns:
             env.call_at(max(0, env.now_ns), self._probed)
 
@@ -153,12 +154,12 @@ class KubeletPhases:
             container, _, kind = probe.rpartition("/")
             probes.stand(uid, container, kind, times_ns)
 
-    def _relisted(self, mark: tuple[str, int]) -> None:
-        """The pause begins when a relist has ended (generic.go, wait.Until): what it takes moves the next one."""
-        name, took_ns = mark
+    def _relisted(self, name: str) -> None:
+        """The pause begins when a relist has ended (generic.go, wait.Until): what it takes moves the next ones."""
         machine = self._machines[name]
         if machine.kubelet is not None:
-            machine.kubelet.relist.stand(machine.settings.defaults.relist_ns, took_ns)
+            last_ns, pause_ns = self._times.relist_ns[name], machine.settings.defaults.relist_ns
+            machine.kubelet.relist.stand(MovingTicks(last_ns, pause_ns, self._relist))
             machine.runtime.costs = replace(machine.runtime.costs, stop=self._exit)
 
     def last_sync(self, pod: Pod, came_up_ns: int) -> LastSync:

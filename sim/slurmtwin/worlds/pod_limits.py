@@ -34,9 +34,9 @@ def late_fill(world: PodWorld) -> Draw:
     return world.streams.choice_ns("volume.late", [round(mib * 1024) * KIB for mib in LATE_MIB])
 
 
-def limited_start(world: PodWorld, pods: PodsSection) -> Draw:
-    """slurmd's start; under a limit what it has of the CPU takes longer."""
-    start, phase = _slurmd_start(world), _phase(world)
+def limited_start(world: PodWorld, pods: PodsSection, name: str = "slurmd-start") -> Draw:
+    """slurmd's start, of this duration; under a limit what it has of the CPU takes longer."""
+    start, phase = _slurmd_start(world, name), _phase(world)
     limit = milli_cpu(pods.cpu) if pods.cpu and not pods.operator else 0
     if not limit:
         return start
@@ -49,8 +49,8 @@ def limited_start(world: PodWorld, pods: PodsSection) -> Draw:
     return limited
 
 
-def _slurmd_start(world: PodWorld) -> Draw:
-    start, part = world.draw("slurmd-start"), SLURMD_START_PARTS.get(world.cluster.conf.version, 1)
+def _slurmd_start(world: PodWorld, name: str) -> Draw:
+    start, part = world.draw(name), SLURMD_START_PARTS.get(world.cluster.conf.version, 1)
     return lambda: round(part * start())
 
 

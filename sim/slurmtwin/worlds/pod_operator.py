@@ -52,13 +52,10 @@ new process takes its own start.
 """
 GATHER_NS: Final = 100 * MS
 """GATHER_NS of the reference operator's process; controller-runtime, which carries Slinky's, waits for nothing."""
-IN_PLACE: Final = (3, 4, 3)
+IN_PLACE_GATHERS: Final = 3
 """Beside that pause, by the passes that three recordings of op-config-change showed (21 November): the change, what the
-first pass wrote and the pod's mark are gathered; each of four passes looks; memory, ConfigMap and mark are written.
+first pass wrote and the pod's mark are gathered. Four looks and three writes are config-told.
 """
-NEW_PROCESS: Final = 2
-"""Of slurmctld's start in a new container a reconfigure's process takes half: it is executed in one that runs (59 ms of
-111 on 21 November, 34 of 60 four days later; op-config-change, by its plans)."""
 LEASE_LOST_NS: Final = (15 * SECOND, 17 * SECOND)
 """One HTTP/2 connection carries all that controller-runtime asks. Where it falls silent, the next renewal, at most 2 s
 away, waits for RenewDeadline, 10 s, and giving the lease back is given up after 5 s (client-go leaderelection.go,
@@ -208,7 +205,7 @@ class OperatorPart:
         """Makes the steps: a recording knows of each between which times its request was under way (t_err_ns), and a
         replication draws in there when the server has it."""
         self._revision = 1
-        self._begin = world.draw("slurmctld-start")
+        self._config_told, self._reconfigured = world.draw("config-told"), world.draw("reconfigured")
         self._exec = world.draw("script-launch")
         """The kubelet starts the preStop hook in the container, as slurmd does a script."""
         carrier, lists = design.carrier, self.asks_by_lists
@@ -428,10 +425,8 @@ class OperatorPart:
             self._client.delete(Pod, pod.meta.key, uid=pod.meta.uid)
         else:
             pause_ns = self._world.scaled("operator-requeue", IN_PLACE_NS)
-            gathers, looks, writes = IN_PLACE
-            asks_ns = sum([self._calls.look() for _ in range(looks)] + [self._mark() for _ in range(writes)])
-            made_ns = self._calls.change() + self._begin() // NEW_PROCESS
-            state.configured_anew(lines, pause_ns + gathers * GATHER_NS + asks_ns + made_ns)
+            made_ns = self._config_told() + self._reconfigured()
+            state.configured_anew(lines, pause_ns + IN_PLACE_GATHERS * GATHER_NS + made_ns)
         return _nothing
 
     def _change(self, client: Client, **values: object) -> Callable[[], None]:

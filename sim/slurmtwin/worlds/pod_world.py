@@ -168,7 +168,8 @@ class PodWorld(TwinWorld):
     def _noise(self, streams: RandomStreams) -> HostNoise | None:  # noqa: ARG002  its streams have names
         one_host = self._times.submit_ns and self.has(OF_BURSTS)  # else nothing says that nodes share a machine
         among_ns = self.draw(OF_BURSTS) if one_host else None
-        return HostNoise(self.draw("script-launch"), self.draw("exit-notice"), self.happens("stepd.lingers"), among_ns)
+        launch, notice, lingers = self.draw("script-launch"), self.draw("exit-notice"), self.happens("stepd.lingers")
+        return HostNoise(launch, notice, lingers, among_ns, dict(self._times.script_ns))
 
     def happens(self, name: str) -> Callable[[], bool]:
         """What comes now and then: how often is drawn once, whether each time."""
@@ -354,9 +355,8 @@ class KubePart:
         self.machines = {node.meta.name: self._machine(place, node) for place, node in enumerate(nodes)}
         rules_ns = world.scaled("proxy-min-sync", RULES_NS)
         self.ways = Ways(env, self.server, self.machines, self.namespace, streams, rules_ns)
-        usual_ns = kubelet_defaults(version).relist_ns
         exit_ns = exit_range_ns(options.times, world.middle("container-restart"))
-        self.phases = KubeletPhases(self.machines, options.times, usual_ns, exit_ns, streams)
+        self.phases = KubeletPhases(self.machines, options.times, world.draw("relist"), exit_ns, streams)
         self.operator: OperatorPart | None = None
         self.bridge: BridgePart | None = None
         if is_bridge(scenario):
@@ -390,6 +390,7 @@ class KubePart:
             slurmctld_begin=begins(now, (times.slurmctld_ns,), slurmctld),
             standby_begin=begins(now, standby_ns, slurmctld),
             slurmd_begin=self._later(begins(now, (slurmd_ns,) * pinned, slurmd), pods.operator),
+            slurmd_back=self._later(limited_start(world, pods, "slurmd-back"), pods.operator),
             config_retry_ns=world.scaled("configless-retry", CONFIGLESS_NS), slurmd_since=self._since(times),
             configless_try=world.draw("configless-try"),
             named=lambda: self.ways.named(self._world.cluster.controllers[0].name),

@@ -54,9 +54,8 @@ class StartTimes:
     """The half-width of each of these."""
     lease_ns: Mapping[str, int] = field(default_factory=dict)
     """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
-    relist_ns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Kubernetes node -> its kubelet's last look at containers before a fault that it may have heard of, and the
-    pause between two."""
+    relist_ns: Mapping[str, int] = field(default_factory=dict)
+    """Kubernetes node -> its kubelet's last look at containers before a fault that it may have heard of."""
     sync_ns: Mapping[str, int] = field(default_factory=dict)
     """Pod (named as in pod_node) -> the begin of its last sync before the first fault."""
     image_ns: Mapping[str, int] = field(default_factory=dict)
@@ -80,6 +79,8 @@ class StartTimes:
     """Likewise what a round of 22.05's loop took; None: not known, or of another version."""
     clock_lag_ns: int = CAUGHT_UP_NS
     """How far time(NULL) of the host was behind the clock that wakes slurmctld's loop (models, coarse_clock.py)."""
+    script_ns: Mapping[int, int] = field(default_factory=dict)
+    """Job number -> when its script began for the first time, before the first fault of a run in pods."""
     pod_node: Mapping[str, str] = field(default_factory=dict)
     """Pod (slurmctld-0, w-0 ..; of a Deployment: its app) -> the Kubernetes node it ran on before the first fault."""
     members: Mapping[str, StartTimes] = field(default_factory=dict)

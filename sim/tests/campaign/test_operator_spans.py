@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from slurmtwin.campaign import operator_spans
+from slurmtwin.campaign.pod_calibration import measure
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Event, Kind
+from slurmtwin.worlds.pod_durations import OF_OTHERS
 from slurmtwin_reports.history import rows_of_events
 
 
@@ -93,3 +99,50 @@ def test_a_pod_that_ends_alone_tells_what_its_hook_takes() -> None:
         stopped(1400, "w-1"), stopped(1600, "w-2"), stopped(2000, "w-3"),
     ]  # fmt: skip
     assert list(operator_spans.hooks(rows_of_events(rows))) == [((115, 155), (499, 501))]
+
+
+def configured(applied_ms: int, marked_ms: int, told_ms: int, kind: str = "operator.configure") -> list[Event]:
+    """An option of slurm.conf changes in place: its ConfigMap is there, slurmctld's pod synced, slurmctld told."""
+
+    def did(at_ms: int, do: str, **more: str) -> Event:
+        detail = json.dumps({"do": do, "outcome": "done", **more})
+        return Event(at_ms * MS, Kind.ACTION_ISSUED, "operator", detail=detail, t_err_ns=MS)
+
+    def synced(at_ms: int, pod: str) -> Event:
+        return Event(at_ms * MS, Kind.POD_SYNCED, "kubelet", node="dev-worker", detail=json.dumps({"pod": f"ns/{pod}"}))
+
+    fault = json.dumps({"fault": {"kind": kind, "target": "controller"}})
+    return [
+        Event(0, Kind.FAULT_INJECTED, "fault", detail=fault, t_err_ns=4 * MS),
+        did(applied_ms, "apply", object="ConfigMap"), synced(applied_ms + 10, "w-0"), synced(marked_ms, "slurm-ctld-0"),
+        did(told_ms, "reconfigure"),
+        Event((told_ms + 24) * MS, Kind.SLURMCTLD_STARTED, "slurmctld", t_err_ns=MS),
+    ]  # fmt: skip
+
+
+def test_an_option_that_changes_in_place_tells_what_its_passes_take() -> None:
+    """Beside three gathers of 100 ms and 3 s for the mount: 144 of 3,444 ms. Behind that the new process."""
+    seen = rows_of_events(configured(150, 290, 3_444))
+    assert list(operator_spans.config_told(seen)) == [((3_296, 3_304), (3_443, 3_445))]
+    assert list(operator_spans.reconfigured(seen)) == [((3_443, 3_445), (3_467, 3_469))]
+
+
+@pytest.mark.parametrize(
+    "times", [(84, 290, 3_444), (150, 190, 3_444), (150, 290, 6_200), (150, 290, 3_444, "operator.scale")]
+)
+def test_a_change_beside_another_pass_tells_nothing(times: tuple[Any, ...]) -> None:
+    """One was under way, two came as one, a poll put the last one off, or it was another change."""
+    assert list(operator_spans.config_told(rows_of_events(configured(*times)))) == []
+
+
+def test_quiet_configured_stands_to_a_look_as_the_twin_has_it() -> None:
+    """pod_durations.OF_OTHERS: 151 and 29 ms beside 32, in the hour of quiet-operated #15."""
+    folders = [Path("scenarios/recordings") / one for one in (
+        "quiet-configured/26.05/pods/1", "quiet-configured/26.05/pods/2", "quiet-operated/26.05/pods/15",
+    )]  # fmt: skip
+    found = measure(folders)["durations"]
+    for name, count in (("config-told", 20), ("reconfigured", 20)):
+        of, ratio, sigma = OF_OTHERS[name]
+        assert found[name]["count"] == count
+        assert found[name]["median_ms"] / found[of]["median_ms"] == pytest.approx(ratio, rel=0.02)
+        assert found[name]["sigma"] == pytest.approx(sigma, abs=0.01)

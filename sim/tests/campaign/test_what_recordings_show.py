@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmtwin.campaign.pod_spans import restarts
 from slurmtwin.campaign.recordings import recorded_durations
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.manifest import read_manifest
@@ -69,24 +70,30 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
     assert statistics.median(one["p95"] for one in delays) == pytest.approx(30, abs=4)
 
 
-def test_slurmctld_that_comes_back_takes_longer_than_a_restart_and_a_first_start() -> None:
-    """docs/surprises.md: from the kubelet's sync to its serving 16 ms more, by the laws of the run's own batch."""
+def beside_laws_ms(name: str, app: str) -> list[float]:
+    """Of each daemon that is killed: from the kubelet's sync to its serving, less the two laws of its batch."""
     more_ms = []
-    for name in ("quiet-restarts", "x1-controller-crash"):
-        for folder, rows in runs(f"{name}/26.05/pods/*"):
-            still = still_durations(recorded_durations(read_manifest(folder)))
-            law_ns = still["container-restart"][0] + still["slurmctld-start"][0]
-            for served in (row for row in rows if row.kind == "slurmctld.started"):
-                faults = [row.t_ns for row in rows if row.kind == "fault.injected" and row.t_ns < served.t_ns]
-                synced = [
-                    row.t_ns
-                    for row in rows
-                    if row.kind == "pod.synced" and "slurmctld" in row.details["pod"] and row.t_ns < served.t_ns
-                ]
-                if faults and faults[-1] < synced[-1] and served.t_ns - faults[-1] < 10 * SECOND:
-                    more_ms.append((served.t_ns - synced[-1] - law_ns) / MS)
-    assert len(more_ms) >= 50
-    assert statistics.quantiles(more_ms, n=4) == pytest.approx([4, 16, 28], abs=4)
+    for folder, rows in runs(f"{name}/26.05/pods/*"):
+        still = still_durations(recorded_durations(read_manifest(folder)))
+        law_ns = still["container-restart"][0] + still["slurmd-back" if app == "slurmd" else "slurmctld-start"][0]
+        found = (one for one in restarts(rows) if one.app == app)
+        more_ms += [one.serves[0] + 0.8 - one.synced[0] - 0.3 - law_ns / MS for one in found]
+    return more_ms
+
+
+@pytest.mark.parametrize(("app", "count"), [("slurmctld", 46), ("slurmd", 176)])
+def test_a_restart_takes_what_its_two_laws_have_together(app: str, count: int) -> None:
+    """docs/surprises.md: in quiet runs, of which both are; the span is known to 1 ms, its parts to 30."""
+    more_ms = beside_laws_ms("quiet-restarts", app)
+    assert len(more_ms) >= count
+    assert abs(statistics.median(more_ms)) < 6
+
+
+def test_slurmctld_that_comes_back_in_x1_takes_longer_than_in_quiet_runs() -> None:
+    """docs/surprises.md: the median of 33, why is not known."""
+    more_ms = beside_laws_ms("x1-controller-crash", "slurmctld")
+    assert len(more_ms) >= 33
+    assert statistics.median(more_ms) == pytest.approx(19, abs=4)
 
 
 def test_the_launches_of_quiet_runs_are_too_few_to_tell_an_hours() -> None:

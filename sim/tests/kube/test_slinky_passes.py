@@ -139,6 +139,9 @@ def test_a_cordon_is_carried_over_a_look_and_what_quiet_runs_show_behind_it() ->
     assert sum(spans[:9]) / 9 == pytest.approx(sum(spans[9:]) / 9, abs=6)
 
 
+PASSES = ("cordon-told", "cordon-done")
+
+
 def beside_ms(count: int = 6) -> float:
     """What replications of x42-drain-protected #10 take from the cordon to the drain beyond the look, on the mean."""
     spans_ns = []
@@ -154,7 +157,8 @@ def ratios(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, tupl
     """Give laws of slurm-operator other ratios to slurmctld's start."""
 
     def put(changed: dict[str, tuple[float, float]]) -> None:
-        monkeypatch.setattr(pod_durations, "OF_STARTS", {**pod_durations.OF_STARTS, **changed})
+        of_starts = {name: ("slurmctld-start", *law) for name, law in changed.items()}
+        monkeypatch.setattr(pod_durations, "OF_OTHERS", {**pod_durations.OF_OTHERS, **of_starts})
         pod_durations._read.cache_clear()
 
     yield put
@@ -164,11 +168,11 @@ def ratios(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, tupl
 def test_what_a_pass_takes_beside_its_look_goes_by_slurmctlds_start_in_its_hour(ratios: Any) -> None:
     """Until the event, and behind it: with twice as many the drain comes twice as late behind the look."""
     usual_ms = beside_ms()
-    ratios({name: (2 * of, sigma) for name, (of, sigma) in pod_durations.OF_STARTS.items()})
+    ratios({name: (2 * pod_durations.OF_OTHERS[name][1], pod_durations.OF_OTHERS[name][2]) for name in PASSES})
     assert beside_ms() / usual_ms == pytest.approx(2, abs=0.15)
 
 
-@pytest.mark.parametrize("name", list(pod_durations.OF_STARTS))
+@pytest.mark.parametrize("name", PASSES)
 def test_each_part_of_it_counts_whole(monkeypatch: pytest.MonkeyPatch, ratios: Any, name: str) -> None:
     """A quarter of cordon-told before the pass, one for its revision, a sixth at the look, a third for the event: with
     200 ms more of one law the drain comes 200 ms later."""

@@ -230,6 +230,22 @@ def test_a_forced_deletion_stops_slurmd_at_once(pods_rig: Any) -> None:
     assert not rig.times(ENDED, app="slurmd")
 
 
+def test_a_slurmd_that_comes_back_in_its_pod_starts_by_a_law_of_its_own(pods_rig: Any) -> None:
+    """In a pod that is made anew it starts as in any other one."""
+
+    def served(begin_ms: int, back_ms: int) -> list[float]:
+        rig = pods_rig([LONG], slurmd_begin=lambda: begin_ms * MS, slurmd_back=lambda: back_ms * MS)
+        rig.at(30, lambda: rig.slurmd().signal("KILL"))
+        rig.at(50, lambda: rig.client.delete(Pod, "s/w-0", 0))
+        rig.at(53, lambda: rig.create("w-0", "m1", Container(name="slurmd")))
+        rig.run(60)
+        return list(rig.times(Kind.SLURMD_STARTED)[-2:])
+
+    back, anew = served(400, 50)
+    assert served(400, 300) == [pytest.approx(back + 0.25), anew]
+    assert served(700, 50) == [back, pytest.approx(anew + 0.3)]
+
+
 @pytest.mark.parametrize("machine", ["m1", "m2"])
 def test_a_pod_that_comes_back_has_another_address(pods_rig: Any, machine: str) -> None:
     """A static node's old address is what slurmctld keeps (slurm.md 12 S3): the slurmd answers, nobody finds it."""

@@ -22,7 +22,7 @@ def rows(relists: bool, restart_ms: int) -> list[Event]:
     """slurmctld's pod is deleted; relists: a recording has them, so that an exit is of its host."""
     durations = {**still_durations(), "stop-heard": (70 * MS,), "stop-told": (400 * MS,)}
     durations["container-restart"] = (restart_ms * MS,)
-    last = dict.fromkeys(NODES, (DELETED_NS - SECOND // 2, SECOND)) if relists else {}
+    last = dict.fromkeys(NODES, DELETED_NS - SECOND // 2) if relists else {}
     faults_ns = (DELETED_NS - SECOND, DELETED_NS, DELETED_NS + 30 * SECOND)
     times = StartTimes(
         slurmctld_ns=-20 * SECOND, slurmd_ns=-19 * SECOND, fault_ns=faults_ns, relist_ns=last,

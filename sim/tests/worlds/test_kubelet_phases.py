@@ -35,26 +35,30 @@ FAULT_NS = 25 * SECOND
 NODES = ("worker1", "worker2", "worker3")
 
 
-def rows(name: str, times: StartTimes, replication: int = 0, **scaled: float) -> list[Event]:
-    """A replication of a scenario of faults; calibrated durations are held still."""
+def rows(
+    name: str, times: StartTimes, replication: int = 0, relist_ns: tuple[int, ...] = (0,), **scaled: float
+) -> list[Event]:
+    """A replication of a scenario of faults; calibrated durations are held still, relists take one of relist_ns."""
     scaled = {rule.replace("_", "-"): factor for rule, factor in scaled.items()}
+    durations = still_durations() | {"relist": relist_ns}
     options = TwinOptions(
-        keep=True, times=times, durations=still_durations(), scaled=scaled, still=True, replication=replication
+        keep=True, times=times, durations=durations, scaled=scaled, still=True, replication=replication
     )
     return run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, options).kept or []
 
 
-def started_again(relists: Mapping[str, tuple[int, int]], replication: int = 0, factor: float = 1) -> int:
+def started_again(
+    relists: Mapping[str, int], replication: int = 0, factor: float = 1, relist_ns: tuple[int, ...] = (0,)
+) -> int:
     """How long after its crash slurmctld serves again, ns."""
     times = StartTimes(slurmctld_ns=-20 * SECOND, fault_ns=(FAULT_NS,), relist_ns=relists)
-    found = rows("x1-controller-crash", times, replication, pleg_relist=factor)
+    found = rows("x1-controller-crash", times, replication, relist_ns, pleg_relist=factor)
     return [row.t_ns for row in found if row.kind is Kind.SLURMCTLD_STARTED][1] - FAULT_NS
 
 
-def on_all(before_ns: int, pause_ns: int = SECOND) -> dict[str, tuple[int, int]]:
+def on_all(before_ns: int) -> dict[str, int]:
     """The last relist on each node so long before the fault."""
-    last_ns = FAULT_NS - before_ns
-    return dict.fromkeys(NODES, (last_ns, pause_ns))
+    return dict.fromkeys(NODES, FAULT_NS - before_ns)
 
 
 def test_a_dead_container_is_seen_at_the_relist_after_the_recorded_ones() -> None:
@@ -67,14 +71,30 @@ def test_a_dead_container_is_seen_at_the_relist_after_the_recorded_ones() -> Non
 
 def test_a_relist_that_takes_long_moves_the_next_one() -> None:
     """The pause of 1 s begins at its end, and so does the sync of a pod that has changed."""
-    assert started_again(on_all(700 * MS, SECOND + 20 * MS)) == started_again(on_all(700 * MS)) + 2 * 20 * MS
+    still_ns = started_again(on_all(700 * MS))
+    assert started_again(on_all(700 * MS), relist_ns=(20 * MS,)) == still_ns + 2 * 20 * MS
+
+
+@pytest.mark.parametrize("turns", [1, 8, 20])
+def test_each_relist_takes_its_own_time_and_moves_all_that_follow(turns: int) -> None:
+    """So many relists behind the recorded one the next is late by the sum of what they took, and its own sync waits."""
+    last_ns = FAULT_NS - turns * SECOND + SECOND // 2
+    late_ns = [
+        started_again(dict.fromkeys(NODES, last_ns), number, relist_ns=(2 * MS, 10 * MS))
+        - started_again(dict.fromkeys(NODES, last_ns), number)
+        for number in range(4)
+    ]
+    assert all(2 * (turns + 1) * MS <= ns <= 10 * (turns + 1) * MS for ns in late_ns)
+    assert all((ns - 2 * (turns + 1) * MS) % (8 * MS) == 0 for ns in late_ns)
+    assert len(set(late_ns)) > 1
 
 
 @pytest.mark.parametrize(("factor", "next_ms"), [(0.5, 520), (1, 1020), (2, 2020)])
 def test_another_period_stands_on_the_same_relist(factor: float, next_ms: int) -> None:
     """What the relist itself takes is no part of the rule that a verdict halves and doubles."""
     rest_ns = started_again(on_all(500 * MS)) - 500 * MS
-    assert started_again(on_all(200 * MS, SECOND + 20 * MS), factor=factor) == (next_ms - 200 + 20) * MS + rest_ns
+    found_ns = started_again(on_all(200 * MS), factor=factor, relist_ns=(20 * MS,))
+    assert found_ns == (next_ms - 200 + 20) * MS + rest_ns
 
 
 @pytest.mark.parametrize(("look_ms", "looks"), [(55, 1), (265, 0)])
@@ -86,7 +106,7 @@ def test_a_container_that_has_just_died_is_seen_a_look_later(look_ms: int, looks
 
 def test_relists_on_another_node_say_nothing() -> None:
     """slurmctld's pod is on none of it."""
-    elsewhere = {"worker9": (FAULT_NS - SECOND, SECOND)}
+    elsewhere = {"worker9": FAULT_NS - SECOND}
     assert started_again(elsewhere) == started_again({})
 
 

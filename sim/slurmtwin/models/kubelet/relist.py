@@ -6,6 +6,7 @@ Source: pkg/kubelet/pleg/generic.go Relist(), v1.34.2. Evented PLEG is off by de
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -42,6 +43,53 @@ class Ticks:
         """The last tick at or before now; one period before the first where there is none."""
         return self.next_after(now_ns) - self.period_ns
 
+    def took_ns(self, tick_ns: int) -> int:  # noqa: ARG002  all alike
+        """What the turn of this tick takes."""
+        return 0
+
+    def anew(self, first_ns: int) -> Ticks:
+        """The same loop, a turn of which is then."""
+        return Ticks(first_ns, self.period_ns)
+
+
+class MovingTicks(Ticks):
+    """Ticks of a loop whose pause begins at the end of each turn (wait.Until): what a turn takes moves all that follow.
+
+    Turns are drawn one after the other, as they are asked for.
+    """
+
+    __slots__ = ("_ticks_ns", "_took_ns", "_turn")
+
+    def __init__(self, first_ns: int, pause_ns: int, turn: Callable[[], int]) -> None:
+        super().__init__(first_ns, pause_ns)
+        self._turn = turn
+        """Draws what one takes."""
+        self._ticks_ns = [first_ns]
+        self._took_ns: list[int] = []
+        """Of all ticks but the last."""
+
+    def next_after(self, now_ns: int) -> int:
+        """The first tick after now."""
+        while self._ticks_ns[-1] <= now_ns:
+            self._took_ns.append(self._turn())
+            self._ticks_ns.append(self._ticks_ns[-1] + self._took_ns[-1] + self.period_ns)
+        return self._ticks_ns[bisect_right(self._ticks_ns, now_ns)]
+
+    def last_before(self, now_ns: int) -> int:
+        """The last tick at or before now; one pause before the first where there is none."""
+        self.next_after(now_ns)
+        place = bisect_right(self._ticks_ns, now_ns)
+        return self._ticks_ns[place - 1] if place else self.first_ns - self.period_ns
+
+    def took_ns(self, tick_ns: int) -> int:
+        """What the turn takes whose tick is the last one at or before then."""
+        self.next_after(tick_ns)
+        return self._took_ns[max(0, bisect_right(self._ticks_ns, tick_ns) - 1)]
+
+    def anew(self, first_ns: int) -> Ticks:
+        """The same loop, a turn of which is then."""
+        return MovingTicks(first_ns, self.period_ns, self._turn)
+
 
 class Relist:
     """The pod cache of one kubelet, and its ticks."""
@@ -58,8 +106,6 @@ class Relist:
         self._dirty: dict[str, None] = {}
         self._next: Call | None = None
         """The relist that will find something."""
-        self._took_ns = 0
-        """What a relist takes; pods are synced at its end. Where its time is drawn, that is part of the draw."""
         self.silent_since_ns: int | None = None
         """When relisting began to fail, while it fails."""
 
@@ -89,17 +135,16 @@ class Relist:
         if self._next is None:
             self._next = self._clock.call_at(self.ticks.next_after(self._clock.now_ns), self._relist)
 
-    def stand(self, pause_ns: int, took_ns: int) -> None:
-        """A relist is now: where a recording has it. The next ones follow, each a pause after the end of the last."""
-        self.ticks = Ticks(self._clock.now_ns, pause_ns + took_ns)
-        self._took_ns = took_ns
+    def stand(self, ticks: Ticks) -> None:
+        """A relist is now: where a recording has it. The next ones follow by these ticks."""
+        self.ticks = ticks
         if self._next is not None and self._next.pending:
             self._next.cancel()
             self._relist(None)
 
     def again(self) -> None:
         """Its pause was over while the process stood still: a relist is now, and the next ones follow."""
-        self.stand(self.ticks.period_ns - self._took_ns, self._took_ns)
+        self.stand(self.ticks.anew(self._clock.now_ns))
 
     def sees(self, uid: str) -> bool:
         """Nothing of the pod is left for the next relist to find."""
@@ -113,6 +158,7 @@ class Relist:
             self._arm()
             return
         self.silent_since_ns = None
+        took_ns = self.ticks.took_ns(self._clock.now_ns)
         dirty, self._dirty = self._dirty, {}
         for uid in dirty:
             now = look_at(self._runtime.pods.get(uid), self._clock.now_ns)
@@ -120,8 +166,8 @@ class Relist:
             self._seen[uid] = now
             if before is None or now.runs != before.runs or now.sandbox != before.sandbox or now.ip != before.ip:
                 told = (uid, now.sandbox and now.running and (before is None or now.attempt != before.attempt))
-                if self._took_ns:
-                    self._clock.call_in(self._took_ns, self._tell, told)
+                if took_ns:  # pods are synced at its end
+                    self._clock.call_in(took_ns, self._tell, told)
                 else:
                     self._changed(*told)
 

@@ -42,6 +42,8 @@ class SlurmPrograms:
         self._other = other
         self.slurmds: dict[int, SlurmdProgram] = {}
         """Node index -> the slurmd whose container runs."""
+        self._pods: dict[int, str] = {}
+        """Node index -> the pod that ran slurmd last, by its uid."""
         self.slurmctlds: dict[int, SlurmctldProgram] = {}
         """Controller index -> the same."""
         self._addresses: dict[int, str] = {}
@@ -60,6 +62,8 @@ class SlurmPrograms:
             index = self._node(pod)
             slurmd = SlurmdProgram(self._cluster, index, self._settings, process, self._moved, self._slurmd_gone)
             slurmd.sees, slurmd.boots = self._sees, container.env.get("boot") == "1"
+            slurmd.comes_back = self._pods.get(index) == pod.meta.uid
+            self._pods[index] = pod.meta.uid
             self.slurmds[index] = slurmd
             return slurmd
         if container.name == "slurmctld":

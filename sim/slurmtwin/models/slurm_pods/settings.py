@@ -52,6 +52,8 @@ class DaemonPods:
     """The same of a backup's."""
     slurmd_begin: Draw = lambda: 60 * MS
     """The same of slurmd."""
+    slurmd_back: Draw = lambda: 60 * MS
+    """The same where its container comes back in its pod."""
     stop: Draw = lambda: 250 * MS
     """A daemon has logged its end -> its process is gone."""
     config_retry_ns: int = 10 * SECOND

@@ -52,6 +52,8 @@ class SlurmdProgram(DaemonProgram):
         """The attempt has the controller's address."""
         self._began = False
         """Its container has run."""
+        self.comes_back = False
+        """Its pod has run slurmd before."""
         self.boots = False
         """It registers as freshly booted (slurmd -b): slurmctld believes a node that it powers up only then."""
         self.sees: Callable[[Place], int | None] = _nothing_known
@@ -63,7 +65,7 @@ class SlurmdProgram(DaemonProgram):
 
     def _begin_ns(self) -> int:
         place, since_ns = self.place, self.settings.slurmd_since(self.index)
-        begin_ns = self.settings.slurmd_begin()
+        begin_ns = self.settings.slurmd_back() if self.comes_back else self.settings.slurmd_begin()
         if place is not None and since_ns is not None and not self._began:
             begin_ns += max(0, since_ns - place.clock.now_ns)
         self._began = True

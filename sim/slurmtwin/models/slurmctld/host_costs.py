@@ -7,7 +7,7 @@ In simulated nanoseconds. At acceleration k the host's own work costs k times as
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +79,5 @@ class HostNoise:
     """A run that shared its node has ended, and TERMINATE still finds its slurmstepd; None: never."""
     among_ns: Callable[[], int] | None = None
     """Launches that begin together take so many times their number on the mean; None: as one alone."""
+    script_ns: dict[int, int] = field(default_factory=dict)
+    """Job -> when its next script begins, where a recording tells; each is taken once."""

@@ -31,6 +31,8 @@ STEPD_RETRY_NS: Final = 15 * SECOND
 """slurmstepd tries again so long after a failed completion message (stepd/mgr.c)."""
 STEPD_TRIES_OLD: Final = 241
 """22.05 to 23.11 give up then (MAX_RETRY in stepd/mgr.c); later versions never do."""
+LONGEST_LAUNCH_NS: Final = SECOND
+"""A recorded script that begins later than this is of another start than the one before it."""
 
 _ENDED_WELL: Final = '{"exit_code":0}'
 
@@ -120,6 +122,14 @@ class NodeSide:
         burst = self.burst
         return burst, burst.join(self.turn_ns(self.costs.launch_each_ns) - burst.begun_ns)
 
+    def recorded_ns(self, number: int) -> int | None:
+        """When the script of this job begins, launched now; None: no recording tells, or of another start than this."""
+        if self.noise is None:
+            return None
+        begins_ns = self.noise.script_ns.pop(number, None)
+        now_ns = self.env.now_ns
+        return begins_ns if begins_ns is not None and now_ns < begins_ns < now_ns + LONGEST_LAUNCH_NS else None
+
     @property
     def shares_host(self) -> bool:
         """Launches that begin together take longer."""
@@ -170,6 +180,11 @@ class BatchJob:
         """REQUEST_BATCH_JOB_LAUNCH is on its way to a slurmd that answers."""
         side = self._side
         side.slurmds.take(self)
+        begins_ns = side.recorded_ns(self.request.job_id)
+        if begins_ns is not None:
+            self._began_ns = begins_ns
+            self._call = side.env.call_at(begins_ns, self._begin)
+            return
         launch_ns = side.costs.launch_ns if side.noise is None else side.noise.launch_ns()
         alone_ns = launch_ns + side.prolog_ns
         if side.shares_host:
