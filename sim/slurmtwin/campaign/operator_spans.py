@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.campaign.pod_spans import Interval, bounds
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.worlds.pod_faults import REQUEST_NS
-from slurmtwin.worlds.pod_operator import GATHER_NS
+from slurmtwin.worlds.pod_operator import GATHER_NS, IN_PLACE_GATHERS, IN_PLACE_NS
 
 if TYPE_CHECKING:
     from slurmtwin_reports.history import Row
@@ -27,8 +27,6 @@ LOOK_NS: Final = SECOND
 """slurm-operator waits so long for a list, in whole looks (slurm-client informer.go waitForSyncList())."""
 BUSY_NS: Final = 200 * MS
 """A pass that a cordon brings takes less beside its look; one that was under way ends at any time."""
-MOUNT_NS: Final = 3 * SECOND
-"""So long behind its mark on slurmctld's pod the reference operator waits for the kubelet (shell/observe.py)."""
 HEARD_MS: Final = (15.0, 55.0)
 """The event that a kubelet stops a container is heard of until slurmd logs its end, where no hook is between:
 stop-heard of ten batches, less the 7 to 16 ms from the relist to that event (quiet-ended)."""
@@ -65,7 +63,7 @@ def config_told(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     """Of each option that changes in place: its change, as much later as the passes behind it gather and wait, and the
     answer of slurmctld when it is told; none beside which another pass was under way.
     """
-    beside_ms = (3 * GATHER_NS + MOUNT_NS) / MS
+    beside_ms = (IN_PLACE_GATHERS * GATHER_NS + IN_PLACE_NS) / MS
     for asked, told, _served in _configured(rows):
         low, high = bounds(asked)
         yield (low + beside_ms, high + beside_ms), bounds(told)
@@ -126,7 +124,7 @@ def _configured(rows: Sequence[Row]) -> Iterator[tuple[Row, Row, Row]]:
         elif row.kind == "pod.synced" and synced is None and str(row.details.get("pod")).endswith("-ctld-0"):
             synced = _behind(applied, row, GATHER_NS)
         elif _does(row, "reconfigure"):
-            told = _behind(synced, row, GATHER_NS + MOUNT_NS)
+            told = _behind(synced, row, GATHER_NS + IN_PLACE_NS)
         elif row.kind == "slurmctld.started" and asked is not None and told is not None:
             yield asked, told, row
             asked = None

@@ -212,9 +212,9 @@ class OperatorPart:
         self._hook_more = _each(2, world.draw("submit")) if lists else _at_once
         """Slinky's hook is a shell with two calls of scontrol, each as long as sbatch's, which quiet runs show."""
 
-        change, self._mark = world.draw("rest-change"), world.draw("pod-patch")
+        change, mark = world.draw("rest-change"), world.draw("pod-patch")
         # slurm-operator's client is Go: a request without an event beside it took 3.4 to 17 ms by the API server's log
-        patch = kube.request if lists else self._mark
+        patch = kube.request if lists else mark
         self._told, done = world.draw("cordon-told"), world.draw("cordon-done")
         own = RestCalls(world.draw("operator-look"), change)
         self._calls = RestCalls(change, self._marked(done)) if lists else own

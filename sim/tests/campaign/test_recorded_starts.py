@@ -10,7 +10,7 @@ import pytest
 
 from slurmtwin.campaign.recorded_starts import clock_lag_ns, kube_node
 from slurmtwin.campaign.recordings import start_times
-from slurmtwin.campaign.replications import Batch, _prepare, run_twin
+from slurmtwin.campaign.replications import Batch, Made, _prepare, run_twin
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
@@ -77,12 +77,16 @@ def test_a_takeover_is_ordered_when_its_primary_ends_or_two_seconds_before_its_c
     assert found.standby_ns == -4 * SECOND
 
 
+def prepared(name: str, recording: str) -> tuple[Batch, Made]:
+    """A batch of a recorded fault scenario's replications, and what they share."""
+    folder = Path("scenarios/recordings") / name / "26.05/pods" / recording
+    batch = Batch(scenario=Path(f"scenarios/faults/{name}.yaml"), recording=folder, version="26.05", world=run_twin)
+    return batch, _prepare(batch)
+
+
 def test_a_backup_stands_by_when_the_recording_has_it_and_its_rounds_count_from_then() -> None:
     """x9-takeover #12: 29 rounds and some 10 ms behind it, whenever the order comes within a second."""
-    folder = Path("scenarios/recordings/x9-takeover/26.05/pods/12")
-    scenario = Path("scenarios/faults/x9-takeover.yaml")
-    batch = Batch(scenario=scenario, recording=folder, version="26.05", world=run_twin)
-    made = _prepare(batch)
+    batch, made = prepared("x9-takeover", "12")
     assert made.times.standby_ns is not None
     rows = run_twin(made.replication(batch, 0))
     took = next(row.t_ns for row in rows if row.kind is Kind.SLURMCTLD_TOOK_OVER)
@@ -331,11 +335,7 @@ def test_scripts_that_began_before_the_fault_are_known() -> None:
 
 def test_a_script_begins_when_the_recording_has_it() -> None:
     """x2-controller-hang #19: in all replications, where the law of that hour would have it within 10 to 60 ms."""
-    folder = Path("scenarios/recordings/x2-controller-hang/26.05/pods/19")
-    batch = Batch(
-        scenario=Path("scenarios/faults/x2-controller-hang.yaml"), recording=folder, version="26.05", world=run_twin
-    )
-    made = _prepare(batch)
+    batch, made = prepared("x2-controller-hang", "19")
     [(job, begins_ns)] = made.times.script_ns.items()
     for number in range(4):
         rows = run_twin(made.replication(batch, number))
@@ -344,11 +344,7 @@ def test_a_script_begins_when_the_recording_has_it() -> None:
 
 def test_a_start_long_before_the_recorded_script_is_another_one() -> None:
     """A pass earlier, and its launch is drawn; so is the next one of a job that was requeued."""
-    folder = Path("scenarios/recordings/x2-controller-hang/26.05/pods/19")
-    batch = Batch(
-        scenario=Path("scenarios/faults/x2-controller-hang.yaml"), recording=folder, version="26.05", world=run_twin
-    )
-    made = _prepare(batch)
+    batch, made = prepared("x2-controller-hang", "19")
     [(job, begins_ns)] = made.times.script_ns.items()
     one = made.replication(batch, 0)
     one = replace(one, times=replace(one.times, script_ns={job: begins_ns + 2 * SECOND}))

@@ -70,21 +70,23 @@ class MovingTicks(Ticks):
 
     def next_after(self, now_ns: int) -> int:
         """The first tick after now."""
-        while self._ticks_ns[-1] <= now_ns:
-            self._took_ns.append(self._turn())
-            self._ticks_ns.append(self._ticks_ns[-1] + self._took_ns[-1] + self.period_ns)
-        return self._ticks_ns[bisect_right(self._ticks_ns, now_ns)]
+        return self._ticks_ns[self._begun(now_ns)]
 
     def last_before(self, now_ns: int) -> int:
         """The last tick at or before now; one pause before the first where there is none."""
-        self.next_after(now_ns)
-        place = bisect_right(self._ticks_ns, now_ns)
-        return self._ticks_ns[place - 1] if place else self.first_ns - self.period_ns
+        begun = self._begun(now_ns)
+        return self._ticks_ns[begun - 1] if begun else self.first_ns - self.period_ns
 
     def took_ns(self, tick_ns: int) -> int:
         """What the turn takes whose tick is the last one at or before then."""
-        self.next_after(tick_ns)
-        return self._took_ns[max(0, bisect_right(self._ticks_ns, tick_ns) - 1)]
+        return self._took_ns[self._begun(tick_ns) - 1]
+
+    def _begun(self, now_ns: int) -> int:
+        """How many turns have begun by now; all of them are drawn."""
+        while self._ticks_ns[-1] <= now_ns:
+            self._took_ns.append(self._turn())
+            self._ticks_ns.append(self._ticks_ns[-1] + self._took_ns[-1] + self.period_ns)
+        return bisect_right(self._ticks_ns, now_ns)
 
     def anew(self, first_ns: int) -> Ticks:
         """The same loop, a turn of which is then."""
