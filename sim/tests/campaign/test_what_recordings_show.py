@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmtwin.campaign.pod_spans import restarts
+from slurmtwin.campaign.pod_spans import relists, replaced, restarts
 from slurmtwin.campaign.recordings import recorded_durations
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.manifest import read_manifest
@@ -70,6 +70,30 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
     assert statistics.median(one["p95"] for one in delays) == pytest.approx(30, abs=4)
 
 
+def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
+    """docs/surprises.md: of quiet runs of twelve batches, one in a hundred of them by more than 20 ms."""
+    batches: dict[str, list[float]] = {}
+    for name in ("quiet-restarts", "quiet-deleted", "quiet-operated"):
+        for folder, rows in runs(f"{name}/26.05/pods/*"):
+            took_ms = [began[0] - due[0] for due, began in relists(rows)]
+            batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
+    assert len(batches) == 12
+    medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
+    assert 2.1 < min(medians) < max(medians) < 3.4
+    assert 2.6 < min(means) < max(means) < 5.5
+    took = [ms for each in batches.values() for ms in each]
+    assert sum(ms > 20 for ms in took) / len(took) == pytest.approx(0.01, abs=0.003)
+
+
+@pytest.mark.parametrize(("name", "quartiles_ms"), [("quiet-deleted", [16, 25, 39]), ("quiet-operated", [30, 75, 115])])
+def test_pods_that_end_together_are_cleaned_up_one_after_the_other(name: str, quartiles_ms: list[float]) -> None:
+    """docs/surprises.md: one or two at a time, and up to eight."""
+    ends = [one.ends for _, rows in runs(f"{name}/26.05/pods/*") for one in replaced(rows) if not one.forced]
+    took_ms = [(sum(gone) - sum(relist)) / 2 for relist, gone in filter(None, ends)]
+    assert len(took_ms) >= 46
+    assert statistics.quantiles(took_ms, n=4) == pytest.approx(quartiles_ms, rel=0.05)
+
+
 def beside_laws_ms(name: str, app: str) -> list[float]:
     """Of each daemon that is killed: from the kubelet's sync to its serving, less the two laws of its batch."""
     more_ms = []
@@ -77,7 +101,7 @@ def beside_laws_ms(name: str, app: str) -> list[float]:
         still = still_durations(recorded_durations(read_manifest(folder)))
         law_ns = still["container-restart"][0] + still["slurmd-back" if app == "slurmd" else "slurmctld-start"][0]
         found = (one for one in restarts(rows) if one.app == app)
-        more_ms += [one.serves[0] + 0.8 - one.synced[0] - 0.3 - law_ns / MS for one in found]
+        more_ms += [(sum(one.serves) - sum(one.synced)) / 2 - law_ns / MS for one in found]
     return more_ms
 
 
