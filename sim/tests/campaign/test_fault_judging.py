@@ -147,6 +147,7 @@ def test_a_fresh_set_is_judged_by_its_own_recordings(folder: Path) -> None:
     assert section.fault is not None
     assert [run.name for run in section.fault.runs] == ["twin", "real 3", "real 4"], "those that have an interval"
     assert len(section.fault.verdicts[0].intervals) == 2
+    assert section.fault.verdicts[0].recordings == ("3", "4")
     assert not find_fault_groups([folder / "case.yaml"], folder / "recordings", 5 * HOUR)
 
 
