@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND, US
@@ -40,17 +40,18 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_612_800 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_1320.json")),
     (1_795_624_200 * SECOND, Path(__file__).with_name("pod_durations_2026_11_25_1630.json")),
     (1_795_694_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_26.json")),
+    (1_795_737_600 * SECOND, Path(__file__).with_name("pod_durations_2026_11_27.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
-another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, and those of 25 November since
-02:40, 07:15, 13:20 and 16:30, and those of 26 November since 12:00, have quiet runs of their own hours."""
+another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, those of 25 November since 02:40,
+07:15, 13:20 and 16:30, those of 26 November since 12:00 and those of 27 November have quiet runs of their own hours."""
 OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
     "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
 }
 """Processor -> the file of the quiet runs on hosts that have it; the files above are of AMD EPYC. A pod's container
 starts in half the time there, Slurm's daemons in three quarters (docs/fault-verdicts.md)."""
 POINTS: Final = 20
-_NORMAL: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
+_NORMAL: Final = tuple(statistics.NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
 UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "pod-start-alone": (940.0, 0.0),
     "container-start-alone": (140.0, 0.0),
@@ -85,7 +86,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's
 pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11,
-27, four times 10 and 3 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20
+27, four times 10, 3 and 22 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20
 without one; neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which
 were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the kubelet's sync
 to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
@@ -183,6 +184,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_2026_11_25_1320.json": {**_STANDBY_ON_25, "container-start-behind": (119.0, 0.18)},
     "pod_durations_2026_11_25_1630.json": {**_STANDBY_ON_25, "container-start-behind": (102.0, 0.17)},
     "pod_durations_2026_11_26.json": {**_STANDBY_ON_25, "container-start-behind": (94.0, 0.1)},
+    "pod_durations_2026_11_27.json": {**_STANDBY_ON_25, "container-start-behind": (139.0, 0.18)},
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of
@@ -329,7 +331,7 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
     return _read(path, path.stat().st_mtime_ns if path.exists() else 0)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _document(path: Path, written_ns: int) -> dict[str, Any]:  # noqa: ARG001  a file written anew is read anew
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -340,13 +342,13 @@ def _document(path: Path, written_ns: int) -> dict[str, Any]:  # noqa: ARG001  a
     return document
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _fitted(path: Path, written_ns: int) -> Mapping[str, str]:
     laws = _document(path, written_ns)["durations"]
     return {name: json.dumps([law["median_ms"], law["fits"]]) for name, law in laws.items()}
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:
     document = _document(path, written_ns)
     unseen = {
