@@ -111,14 +111,33 @@ def _anew(quiet: Sequence[Scenario], turns: Sequence[int], root: Path) -> Iterat
 def groups(wanted: Sequence[Wanted], beside: int) -> Iterator[list[Wanted]]:
     """Runs that go beside each other, turn by turn; those that must be alone are groups of one.
 
-    Two versions of a scenario are never beside each other: a run's namespace bears the names of both alike.
+    Two versions of a scenario are never beside each other: a run's namespace bears the names of both alike. Nor are two
+    under slurm-operator.
     """
     for turn, version in sorted({(one.turn, one.scenario.slurm.version) for one in wanted}):
         mine = [one for one in wanted if (one.turn, one.scenario.slurm.version) == (turn, version)]
         yield from ([one] for one in mine if one.alone)
-        rest = [one for one in mine if not one.alone]
-        for start in range(0, len(rest), beside):
-            yield rest[start : start + beside]
+        yield from _beside([one for one in mine if not one.alone], beside)
+
+
+def _beside(wanted: Sequence[Wanted], beside: int) -> list[list[Wanted]]:
+    """In their order, each in the first group that has room, and nobody under the operator whose passes it would wait
+    for."""
+    out: list[list[Wanted]] = []
+    for one in wanted:
+        fits = (group for group in out if len(group) < beside and not (_waits(one) and any(map(_waits, group))))
+        found = next(fits, None)
+        if found is None:
+            out.append([one])
+        else:
+            found.append(one)
+    return out
+
+
+def _waits(one: Wanted) -> bool:
+    """slurm-operator has one worker for all node sets, and its passes wait for lists (docs/surprises.md)."""
+    pods = one.scenario.pods
+    return pods is not None and pods.operator == "slinky"
 
 
 def other_processor(manifest: Manifest, root: Path) -> str:
