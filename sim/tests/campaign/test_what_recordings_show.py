@@ -85,7 +85,9 @@ def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
     assert sum(ms > 20 for ms in took) / len(took) == pytest.approx(0.01, abs=0.003)
 
 
-@pytest.mark.parametrize(("name", "quartiles_ms"), [("quiet-deleted", [13.6, 24, 39]), ("quiet-operated", [31, 74, 109])])
+@pytest.mark.parametrize(
+    ("name", "quartiles_ms"), [("quiet-deleted", [13.6, 24, 39]), ("quiet-operated", [31, 74, 109])]
+)
 def test_pods_that_end_together_are_cleaned_up_one_after_the_other(name: str, quartiles_ms: list[float]) -> None:
     """docs/surprises.md: one or two at a time, and up to eight."""
     ends = [one.ends for _, rows in runs(f"{name}/26.05/pods/*") for one in replaced(rows) if not one.forced]
