@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND, US
@@ -51,7 +51,7 @@ OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
 """Processor -> the file of the quiet runs on hosts that have it; the files above are of AMD EPYC. A pod's container
 starts in half the time there, Slurm's daemons in three quarters (docs/fault-verdicts.md)."""
 POINTS: Final = 20
-_NORMAL: Final = tuple(statistics.NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
+_NORMAL: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
 UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "pod-start-alone": (940.0, 0.0),
     "container-start-alone": (140.0, 0.0),
@@ -86,8 +86,9 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's
 pods of slurm-operator that started alone before a scenario's fault, from event to event (20 here; 36, 42, 15, 6, 5, 11,
-27, four times 10, 3 and 22 of the other batches): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20
-without one; neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which
+27, four times 10, 3 and 22 of the other batches; of the last seven had a slurmd's container made within 3 s, and the 15
+others have 142 ms in place of 139): to make the container takes 31 to 44 ms behind a sidecar, 14 to 20 without one;
+neither quiet runs nor the sidecar itself show that. container-restart is that of 57 idle containers which
 were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the kubelet's sync
 to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
 quiet-replaced on 22 November, volumes-mounted that of 40 pods before the faults of that day's first batch. clean-up is
