@@ -21,6 +21,10 @@ SKIPPED_TYPES: Final = ("events", "componentstatuses", "endpointslices.discovery
 """Rows that come and go by themselves."""
 VOLUME_PATIENCE_S: Final = 20.0
 """So long a volume whose claim goes may take to be removed by its provisioner, with its data."""
+PROVISIONER_PODS: Final = "Pod/local-path-storage/helper-pod-"
+"""The pods in which the provisioner makes and removes data: one that is deleted early is tried again 15 s later."""
+VOLUMES: Final = "/var/local-path-provisioner"
+"""Where a node keeps its volumes' data."""
 
 INSIDE: Final = r"""
 iptables -S INPUT; iptables -S OUTPUT; iptables -S FORWARD
@@ -28,13 +32,13 @@ iptables -t nat -S OUTPUT | grep -v -e KUBE- -e 127.0.0.11 -e :53
 tc qdisc show dev eth0 | cut -d' ' -f2,5-
 ls /var/lib/kubelet/pods | sed 's/^/pod /'
 jq -r '.entries // {} | keys[] | "cpus of \(.)"' /var/lib/kubelet/cpu_manager_state 2>/dev/null
-ls -A /var/local-path-provisioner 2>/dev/null | sed 's/^/volume /'
+ls -A VOLUMES 2>/dev/null | sed 's/^/volume /'
 ls -A / /var /root /opt | grep -v -x local-path-provisioner | sed 's/^/file /'
 md5sum /etc/kubernetes/manifests/* /var/lib/kubelet/config.yaml /etc/resolv.conf /etc/hosts 2>/dev/null
 ps -eo stat=,comm= | grep '^[Tt]' | sed 's/^/stopped /'
 systemctl list-units --failed --plain --no-legend | cut -d' ' -f1 | sed 's/^/failed /'
 systemctl is-active containerd kubelet | sed 's/^/unit /'
-"""
+""".replace("VOLUMES", VOLUMES)
 
 
 def _objects(cluster: Cluster) -> dict[str, str]:
@@ -89,13 +93,16 @@ def differences(before: State, now: State) -> list[str]:
 def _delete_extra(cluster: Cluster, extra: dict[str, str], *, volumes: bool) -> None:
     """Delete objects that were not there: those that own others, then pods, without waiting for either.
 
-    A volume goes with its claim, by its provisioner; it is deleted as an object only when it stays (`volumes`).
+    A volume goes with its claim, by its provisioner, which does it in a pod; both are deleted as objects only when they
+    stay (`volumes`).
     """
     going = {row.split("/")[2] for row in extra if row.startswith("Namespace/")}
     owning: dict[str, list[str]] = {}
     pods: dict[str, list[str]] = {}
     for row, its_owner in sorted(extra.items()):
         kind, namespace, name = row.split("/", 2)
+        if row.startswith(PROVISIONER_PODS) and not volumes:
+            continue
         if kind == "Pod":
             pods.setdefault(namespace, []).append(f"pod/{name}")
         elif its_owner == "<none>" and namespace not in going and (volumes or kind != "PersistentVolume"):
@@ -104,6 +111,14 @@ def _delete_extra(cluster: Cluster, extra: dict[str, str], *, volumes: bool) -> 
         for namespace, names in batch.items():
             where = () if namespace == "<none>" else ("-n", namespace)
             cluster.kubectl("delete", *names, *where, *more, "--wait=false", "--ignore-not-found", check=False)
+
+
+def _delete_data(node: str, before: Iterable[str]) -> None:
+    """Remove a node's volumes that were not there: nothing else does it once their objects are gone."""
+    extra = sorted(set(_inside(node)) - set(before))
+    names = [name for kind, _, name in (row.partition(" ") for row in extra) if kind == "volume"]
+    if names:
+        docker("exec", node, "rm", "-rf", "--", *(f"{VOLUMES}/{name}" for name in names), check=False)
 
 
 def restore(cluster: Cluster, before: State) -> list[str]:
@@ -116,7 +131,10 @@ def restore(cluster: Cluster, before: State) -> list[str]:
     while True:
         extra = {row: held for row, held in _objects(cluster).items() if row not in set(before["objects"])}
         waited = time.monotonic() - start
-        _delete_extra(cluster, extra, volumes=waited > VOLUME_PATIENCE_S)
+        late = waited > VOLUME_PATIENCE_S
+        _delete_extra(cluster, extra, volumes=late)
+        for node in cluster.nodes if late and not any("PersistentVolume" in row for row in extra) else ():
+            _delete_data(node, before[node])
         docker("exec", cluster.control_plane, "find", cluster.shared_inside, "-mindepth", "1", "-delete", check=False)
         left = differences(before, state_of(cluster))
         if not left or waited > CLEAN_LIMIT_S:
