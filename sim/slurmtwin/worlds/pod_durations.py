@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND, US
@@ -222,19 +222,22 @@ SLURMD_LESS_MS: Final = 18.0
 (worlds/host_costs.yaml), and both containers begin with the same program: so it is slurmctld's in a pod less this.
 """
 
-OF_OTHERS: Final[Mapping[str, tuple[str, float, float]]] = {
-    "cordon-told": ("slurmctld-start", 0.29, 0.28),
-    "cordon-done": ("slurmctld-start", 0.18, 0.43),
-    "config-told": ("operator-look", 4.68, 0.11),
-    "reconfigured": ("operator-look", 0.91, 0.14),
+OF_OTHERS: Final[Mapping[str, tuple[str, tuple[float, ...], float]]] = {
+    "cordon-told": ("slurmctld-start", (0.281, 0.256, 0.333), 0.31),
+    "cordon-done": ("slurmctld-start", (0.132, 0.154, 0.213), 0.39),
+    "config-told": ("operator-look", (3.95, 4.68), 0.12),
+    "reconfigured": ("operator-look", (0.85, 0.91), 0.18),
 }
-"""Duration that a batch does not show -> one that it does, how many times as long, and the logarithm's sigma.
+"""Duration that a batch does not show -> one that it does, how many times as long it was in each hour that shows both,
+the latest first, and the logarithm's sigma within one.
 
-What slurm-operator's passes take, where there is neither quiet-slinky nor quiet-shrunk: 20.6 and 13.2 ms beside a start
-of slurmctld of 62 in one hour, 19.6 and 11.8 beside 76 in another. To a patch of the reference operator they were 2.06
-and 1.32, and 1.33 and 0.8. In 42 changes that met no pass, of nine other batches, both together were 0.47 to 0.66 of
-the hour's start. What a change in place takes until slurmctld is told, and its new process, where there is no
-quiet-configured: 151 and 29 ms in 20 changes beside a look of 32 in that hour (26 November, 21:30 UTC).
+What slurm-operator's passes take, where there is neither quiet-slinky nor quiet-shrunk: 23.5 and 11.0 ms beside a start
+of slurmctld of 83, 19.6 and 11.8 beside 76, and 20.6 and 13.2 beside 62. To a patch of the reference operator the last
+two hours had 2.06 and 1.32, and 1.33 and 0.8. In 42 changes that met no pass, of nine other batches, both together were
+0.47 to 0.66 of the hour's start. What a change in place takes until slurmctld is told, and its new process, where there
+is no quiet-configured: 163 and 35 ms beside a look of 41 (10 changes), 151 and 29 beside 32 (20).
+
+Another hour may be like any of them, so each fit takes one of them, both parts of a pass the same.
 """
 
 OF_PAIRS: Final = ("pod-start-pair", "container-start-pair")
@@ -323,9 +326,12 @@ def _slurmd(slurmctld: Mapping[str, Any]) -> dict[str, Any]:
     return {"median_ms": less(slurmctld["median_ms"]), "fits": fits}
 
 
-def _scaled(law: Mapping[str, Any], ratio: float, sigma: float) -> dict[str, Any]:
-    """A law whose medians are another one's, so many times as long, with a spread of its own."""
-    return {"median_ms": law["median_ms"] * ratio, "fits": [[median * ratio, sigma] for median, _ in law["fits"]]}
+def _as_in_hours(law: Mapping[str, Any], ratios: Sequence[float], sigma: float) -> dict[str, Any]:
+    """A law whose medians are another one's, so many times as long: in each fit as one of these hours had it."""
+    of = law["fits"]
+    count = max(len(of), len(ratios))
+    fits = [[of[number % len(of)][0] * ratios[number % len(ratios)], sigma] for number in range(count)]
+    return {"median_ms": law["median_ms"] * median(ratios), "fits": fits}
 
 
 def _entries(path: Path) -> dict[str, dict[str, Any]]:
@@ -358,7 +364,7 @@ def _read(path: Path, written_ns: int) -> dict[str, dict[str, Any]]:
     }
     found = unseen | document["durations"]
     if "slurmctld-start" in found:
-        others = {name: _scaled(found[of], ratio, sigma) for name, (of, ratio, sigma) in OF_OTHERS.items()}
+        others = {name: _as_in_hours(found[of], hours, sigma) for name, (of, hours, sigma) in OF_OTHERS.items()}
         slurmd = found.get("slurmd-start", _slurmd(found["slurmctld-start"]))
         found = {"slurmd-start": slurmd, "slurmd-back": slurmd} | others | found
     odd = sorted((set(found) ^ set(DURATIONS)) - _MAY_LACK)

@@ -153,10 +153,10 @@ def beside_ms(count: int = 6) -> float:
 
 
 @pytest.fixture
-def ratios(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, tuple[float, float]]], None]]:
+def ratios(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, tuple[tuple[float, ...], float]]], None]]:
     """Give laws of slurm-operator other ratios to slurmctld's start."""
 
-    def put(changed: dict[str, tuple[float, float]]) -> None:
+    def put(changed: dict[str, tuple[tuple[float, ...], float]]) -> None:
         of_starts = {name: ("slurmctld-start", *law) for name, law in changed.items()}
         monkeypatch.setattr(pod_durations, "OF_OTHERS", {**pod_durations.OF_OTHERS, **of_starts})
         pod_durations._read.cache_clear()
@@ -168,7 +168,8 @@ def ratios(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, tupl
 def test_what_a_pass_takes_beside_its_look_goes_by_slurmctlds_start_in_its_hour(ratios: Any) -> None:
     """Until the event, and behind it: with twice as many the drain comes twice as late behind the look."""
     usual_ms = beside_ms()
-    ratios({name: (2 * pod_durations.OF_OTHERS[name][1], pod_durations.OF_OTHERS[name][2]) for name in PASSES})
+    laws = ((name, *pod_durations.OF_OTHERS[name][1:]) for name in PASSES)
+    ratios({name: (tuple(2 * one for one in hours), sigma) for name, hours, sigma in laws})
     assert beside_ms() / usual_ms == pytest.approx(2, abs=0.15)
 
 
@@ -176,10 +177,14 @@ def test_what_a_pass_takes_beside_its_look_goes_by_slurmctlds_start_in_its_hour(
 def test_each_part_of_it_counts_whole(monkeypatch: pytest.MonkeyPatch, ratios: Any, name: str) -> None:
     """A quarter of cordon-told before the pass, one for its revision, a sixth at the look, a third for the event: with
     200 ms more of one law the drain comes 200 ms later."""
-    monkeypatch.setattr(pod_durations, "_scaled", lambda _, ms, sigma: {"median_ms": ms, "fits": [[ms, sigma]]})
+
+    def own(_: object, ms: tuple[float], sigma: float) -> dict[str, object]:
+        return {"median_ms": ms[0], "fits": [[ms[0], sigma]]}
+
+    monkeypatch.setattr(pod_durations, "_as_in_hours", own)
     found_ms = []
     for ms in (24.0, 224.0):
-        ratios({"cordon-told": (24.0, 0.0), "cordon-done": (24.0, 0.0), name: (ms, 0.0)})
+        ratios({"cordon-told": ((24.0,), 0.0), "cordon-done": ((24.0,), 0.0), name: ((ms,), 0.0)})
         found_ms.append(beside_ms(2))
     assert found_ms[1] - found_ms[0] == pytest.approx(200, abs=3)
 
