@@ -325,7 +325,7 @@ def test_what_a_pass_writes_of_pods_comes_one_by_one_before_its_labels(monkeypat
 
 def test_a_machines_place_is_noted_when_a_change_of_a_node_is_listed() -> None:
     """slurm-client's update comes back when nodes were listed anew: a new pod's note is a second behind its undrain."""
-    played = Played("x38-bad-image-budget")
+    played = Played("x38-bad-image-whole-set")
     noted: list[float] = []
 
     def written(_verb: str, old: object, new: object) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from statistics import quantiles
+from typing import Any
 
 import pytest
 from replicated_runs import SCENARIOS, replicated
@@ -13,6 +16,7 @@ from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin_reports.load import load_run
 
 Durations = dict[str, tuple[int, ...]]
 
@@ -75,6 +79,44 @@ def test_a_relist_is_when_the_recording_has_it() -> None:
     for number in range(4):
         idle = ends(replicated(SCENARIOS / "operator" / "op-delete.yaml", "11", number))[:3]
         assert all((end["stopped"] - end["deleted"]) / SECOND == pytest.approx(0.94, abs=0.1) for end in idle)
+
+
+def removed_behind_ms(rows: Iterable[tuple[int, str]]) -> list[float]:
+    """Of removals (ns, node) on one kubelet within 0.3 s: each one's time behind the one before it."""
+    behind: list[float] = []
+    last: dict[str, tuple[int, int]] = {}
+    for at_ns, node in rows:
+        first_ns, before_ns = last.get(node, (-SECOND, 0))
+        together = at_ns - first_ns < 300 * MS
+        if together:
+            behind.append((at_ns - before_ns) / MS)
+        last[node] = (first_ns if together else at_ns, at_ns)
+    return behind
+
+
+def removals(rows: Iterable[Any]) -> list[tuple[int, str]]:
+    """When a collector heard of each pod's removal, and its node."""
+    return [(row.t_ns, row.node) for row in rows if str(row.kind) == "pod.deleted" and row.actor == "collector"]
+
+
+def test_removals_of_one_kubelet_come_one_behind_the_other() -> None:
+    """A pod's turn among the statuses has its look and its removal in it (status_manager.go syncPod()); with a clean-up
+    of 0.2 s each of a node's four is that much behind the one before."""
+    rows = run(SCENARIOS / "faults" / "quiet-operated.yaml", {"clean-up": (200 * MS,)})
+    behind_ms = removed_behind_ms(removals(rows))
+    assert len(behind_ms) >= 6
+    assert behind_ms == pytest.approx([200.0] * len(behind_ms), abs=12)
+
+
+def test_removals_scatter_as_on_the_real_kubelet() -> None:
+    """Those of quiet-operated, recorded and replicated: as likely sooner or later, and in their quartiles."""
+    folder = SCENARIOS / "recordings" / "quiet-operated" / "26.05" / "pods"
+    recorded, twin = [], []
+    for number in sorted(folder.iterdir(), key=lambda path: int(path.name)):
+        recorded += removed_behind_ms(removals(load_run(number).rows()))
+        twin += removed_behind_ms(removals(replicated(SCENARIOS / "faults" / "quiet-operated.yaml", number.name)))
+    assert len(recorded) >= 150
+    assert quantiles(twin, n=4) == pytest.approx(quantiles(recorded, n=4), rel=0.2)
 
 
 @pytest.mark.parametrize("name", ["config-told", "reconfigured"])

@@ -99,11 +99,12 @@ class Client:
             self._send(partial(self.server.patch, kind, key, change, uid), done, reads, way_ns)
 
     def delete(
-        self, kind: type[AnyObject], key: str, grace_ns: int | None = None, uid: str = "", done: Done | None = None
-    ) -> None:
-        """ApiServer.delete()."""
+        self, kind: type[AnyObject], key: str, grace_ns: int | None = None, uid: str = "", done: Done | None = None,
+        reads: bool = False, way_ns: int | None = None,
+    ) -> None:  # fmt: skip
+        """ApiServer.delete(); reads and way_ns: as patch()."""
         if self._lives("delete", kind, key):
-            self._send(partial(self.server.delete, kind, key, grace_ns, uid), done)
+            self._send(partial(self.server.delete, kind, key, grace_ns, uid), done, reads, way_ns)
 
     def call(self, what: str, act: Callable[[], Any], done: Done | None = None) -> None:
         """Any other write at the server, e.g. an eviction; `what` names it."""

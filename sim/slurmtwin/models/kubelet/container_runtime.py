@@ -61,6 +61,8 @@ class StartCosts:
     clean_up: Draw = lambda: 40 * MS
     """Volumes are gone -> cgroups are removed, and the pod is told as finished: pods of x10 and x43 were gone 44 to 78
     ms after the relist that let the kubelet end their worker."""
+    removed: Draw | None = None
+    """Its turn among the kubelet's statuses begins -> the API server has its removal. None: as any other requests."""
     end_told: Draw | None = None
     """A pod whose container has ended is synced -> the API server has its status; the container's restart begins
     beside it. None: as any other status."""

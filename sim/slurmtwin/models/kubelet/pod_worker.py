@@ -400,7 +400,9 @@ class PodWorker:
         if self.gone:
             kubelet.forget(self.uid)
         else:
-            kubelet.tell(self.pod, finally_ended(status or self.pod.status), finished=True)
+            removed = kubelet.runtime.costs.removed
+            way_ns = removed() if removed is not None else None
+            kubelet.tell(self.pod, finally_ended(status or self.pod.status), finished=True, way_ns=way_ns)
         self._done()
 
 

@@ -33,6 +33,8 @@ class _Entry:
     version: int = 1
     told: int = 0
     deleting: bool = False
+    marked: bool = False
+    """The object was seen with its end asked for."""
     there: PodStatus | None = None
     """What the API server answered last."""
     way_ns: int | None = None
@@ -70,6 +72,7 @@ class StatusSender:
             entry.status = status
             entry.version += 1
         entry.finished = entry.finished or finished
+        entry.marked = entry.marked or pod.meta.deletion_ns is not None
         entry.way_ns = way_ns
         self._enqueue(uid)
         return True
@@ -81,7 +84,8 @@ class StatusSender:
         entry = self._entries.get(pod.meta.uid)
         if entry is None:
             return
-        if entry.finished and pod.meta.deletion_ns is not None and not entry.deleting:
+        entry.marked = entry.marked or pod.meta.deletion_ns is not None
+        if entry.finished and entry.marked and not entry.deleting:
             self._enqueue(pod.meta.uid)
         elif pod.status is not entry.there and entry.told == entry.version and _differs(pod.status, entry.status):
             entry.told = 0
@@ -105,6 +109,10 @@ class StatusSender:
             self._busy = True
             version, status = entry.version, entry.status
             way_ns, entry.way_ns = entry.way_ns, None
+            if entry.finished and entry.marked and entry.there is not None and not _differs(entry.there, status):
+                entry.told = version  # PatchPodStatus() sends no patch that changes nothing
+                self._delete(uid, entry, reads=True, way_ns=way_ns)
+                continue
             self._client.patch(
                 Pod, entry.key, partial(_merged, mine=status), partial(self._answered, uid, version), uid=uid,
                 reads=True, way_ns=way_ns,
@@ -126,19 +134,28 @@ class StatusSender:
         self._next()
 
     def _delete_finished(self, uid: str, entry: _Entry, pod: Pod) -> None:
-        if not (entry.finished and entry.told == entry.version and pod.meta.deletion_ns is not None and pod.finished):
-            return
-        entry.deleting = True
-        self._client.delete(Pod, entry.key, grace_ns=0, uid=uid, done=partial(self._deleted, uid))
+        if entry.finished and entry.told == entry.version and pod.meta.deletion_ns is not None and pod.finished:
+            self._delete(uid, entry)
+
+    def _delete(self, uid: str, entry: _Entry, reads: bool = False, way_ns: int | None = None) -> None:
+        """The removal is part of the pod's turn: the next pod's requests come behind its answer."""
+        entry.deleting = self._busy = True
+        self._client.delete(
+            Pod, entry.key, grace_ns=0, uid=uid, done=partial(self._deleted, uid), reads=reads, way_ns=way_ns
+        )
 
     def _deleted(self, uid: str, answer: Any) -> None:
+        self._busy = False
         entry = self._entries.get(uid)
-        if entry is None:
-            return
-        if isinstance(answer, ApiError) and not isinstance(answer, (NotFoundError, ConflictError)):
+        if (
+            entry is not None
+            and isinstance(answer, ApiError)
+            and not isinstance(answer, (NotFoundError, ConflictError))
+        ):
             entry.deleting = False
             entry.told = 0
             self._sweep_later()
+        self._next()
 
     def _sweep_later(self) -> None:
         if not self._sweeping:
