@@ -47,6 +47,7 @@ DURATIONS: Final[dict[str, str]] = {
     "node-down": "slurmctld requeues the jobs of a silent node until its log has it DOWN",
     "standby-round": "a round of a standby's loop beyond its second",
     "standby-ping": "a standby's poll of a controller that answers",
+    "standby-stall": "a round of a standby's loop that stalls, beyond the others",
     "hung-ping": "a standby's ping of a controller that hangs, beyond MessageTimeout",
     "takeover-load": "a standby's last ping until it serves",
     "pre-stop": "the reference operator's preStop hook: two calls of scontrol in the container that ends",

@@ -43,7 +43,7 @@ from slurmtwin.models.slurmctld.host_costs import HostCosts, HostNoise
 from slurmtwin.models.slurmctld.node_lifecycle import NodeLifecycle
 from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.workload.slurm_conf import read_slurm_files
-from slurmtwin.worlds import pod_objects
+from slurmtwin.worlds import pod_objects, standby
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync, exit_range_ns
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
@@ -81,9 +81,6 @@ GRACE: Final = "node-monitor-grace-period"
 API_BACK_NS: Final = (2 * SECOND, 5 * SECOND)
 """The kubelet hears of a manifest at once (pkg/kubelet/config/file_linux.go watches the folder by inotify; each 20 s it
 looks besides); the container and the server take the rest."""
-WAKES: Final = 20
-"""Where nothing else is known a round of a standby is late as slurmctld's loop is when it wakes, each by itself: over
-many rounds by the mean."""
 CONFIGLESS_NS: Final = 10 * SECOND
 """slurmd -Z: pause between two requests for its configuration (slurmd.c _establish_configuration())."""
 
@@ -113,10 +110,7 @@ class PodWorld(TwinWorld):
         super().__init__(scenario, conf, jobs, options, sink)
         self.kube = KubePart(self, scenario, options, sink)
         self.cluster.shutdown_wait_ns = self.scaled("shutdown-wait", self.cluster.shutdown_wait_ns)
-        self.cluster.standby_round = self._standby_round()
-        if self.has("standby-ping"):
-            self.cluster.standby_ping = self.draw("standby-ping")
-        self.cluster.hung_ping, self.cluster.takeover_load = self.draw("hung-ping"), self.draw("takeover-load")
+        standby.begin(self)
         self.cluster.volume.kept = self.cluster.volume.copies_all = True  # nobody announces when a pod is killed
         self._attach_state(scenario, conf, sink)
         self.observer = Observer(self.cluster, sink, self.kube.reached, self.kube.listed)
@@ -186,12 +180,6 @@ class PodWorld(TwinWorld):
     def draw(self, name: str) -> Draw:
         """A duration of contract/pod_durations.py."""
         return self.streams.choice_ns(f"duration.{name}", list(self._durations[name]))
-
-    def _standby_round(self) -> Draw:
-        if self.has("standby-round"):
-            return self.draw("standby-round")
-        wakes = self.draw("main-pass")
-        return lambda: sum(wakes() for _ in range(WAKES)) // WAKES
 
     def scaled(self, name: str, value_ns: int) -> int:
         """A rule of contract/pod_durations.py, as a verdict wants it."""
