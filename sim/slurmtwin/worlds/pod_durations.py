@@ -125,7 +125,7 @@ _TRY_ON_24: Final = {"configless-try": (7.7, 0.48)}
 
 
 def _standby(start_ms: float) -> dict[str, tuple[float, float]]:
-    """What a standby takes where slurmctld's start takes so long: as on 25 November, 02:40 UTC, where that was 69 ms."""
+    """What a standby takes where slurmctld's start takes so long; on 25 November, 02:40 UTC, that was 69 ms."""
     times = start_ms / 69.1
     measured = {
         "standby-round": (0.09, 0.14),
@@ -221,8 +221,9 @@ slurmctld.orders_first: the order to end a missing job goes to the address of th
 busy pods of eight runs of quiet-replaced eight had no further start of their job within 41 s, where the others had one
 after 10 to 29; such a job stays COMPLETING until the order is sent again, a minute later.
 standby.stalls: a round of a standby that takes standby-stall longer, by its polls. Of 36 takeovers beside an idle
-cluster, four pairs of controllers at once, on 27 November (standby_rounds), five took 5.7 to 26.8 ms more than others of
-as many rounds; the likeliest for all of them are six in a hundred polls and 6 ms. Of 80 with eight pairs at once 17 did.
+cluster, four pairs of controllers at once, on 27 November (standby_rounds), five took 5.7 to 26.8 ms more than others
+of as many rounds; the likeliest for all of them are six in a hundred polls and 6 ms. Of 80 with eight pairs at once
+twenty did.
 """
 SLURMD_AGAIN_MS: Final[Mapping[str, float]] = {"26.05": 30.0}
 """slurmd -Z in a pod, executed once more until it serves: what 40 restarts took beyond supervisord's rounds, less
