@@ -140,6 +140,8 @@ class ClusterFaults:
         self._taints: dict[str, tuple[Taint, ...]] = {}
         self.waited: Callable[[], int] = lambda: 0
         """What a request takes that waited while the API server stood, from when it goes on."""
+        self.arrives: Callable[[], int] = lambda: 0
+        """Until the server has a drain's first request: a drain only begins when it is injected."""
         self.looked: Callable[[], int] = lambda: 0
         """Beyond EVICT_AGAIN_NS, until a refused eviction is asked for again."""
 
@@ -150,6 +152,7 @@ class ClusterFaults:
         self.looked = streams.uniform_ns("kubectl.looked", *LOOKED_NS)
         self.waited = world.draw("burst-request")
         self.asks = streams.uniform_ns("kubectl.request", *REQUEST_NS)
+        self.arrives = streams.uniform_ns("kubectl.cordon", *(ns // 2 for ns in REQUEST_NS))
         self.marked = world.draw(OF_EVICTIONS) if world.has(OF_EVICTIONS) else None
 
     def resolves(self) -> bool:
@@ -367,8 +370,10 @@ class ClusterFaults:
             key, _, value = pair.partition("=")
             mark = Taint(key=key, value=value, effect=effect, since_ns=self._env.now_ns)
             self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, taints=(*n.spec.taints, mark))))
+        elif verb == "drain":
+            self._env.call_in(self.arrives(), self._cordon, name)
         else:
-            self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, unschedulable=True)))
+            self._cordon(name)
 
         def undo() -> None:
             patch_until_done(self._client, Node, name, lambda n: replace(n, spec=before))
@@ -382,6 +387,9 @@ class ClusterFaults:
             self._drained(number)
 
         return give_up
+
+    def _cordon(self, name: str) -> None:
+        self._client.patch(Node, name, lambda n: replace(n, spec=replace(n.spec, unschedulable=True)))
 
     def _begin_drain(self, name: str) -> int:
         """Its number; the first evictions come when the cordon is answered."""
