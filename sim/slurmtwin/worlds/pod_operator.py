@@ -132,12 +132,6 @@ def asks_by_lists(operator: str) -> bool:
     return bool(operator) and design_of(operator).carrier.slurm_informer
 
 
-def hooks_pods(operator: str) -> bool:
-    """Its workers have the reference operator's preStop hook."""
-    design = design_of(operator) if operator else None
-    return design is not None and not design.carrier.slurm_informer and design.switches.prestop != "none"
-
-
 def found_before_ns(times: StartTimes) -> int | None:
     """Of a pass of slurm-operator whose status was seen less than 3 s behind the first list of jobs: it began before
     the client's informers, hung for that list, and knows its pods as they were then. None: of any other.

@@ -386,7 +386,7 @@ class KubePart:
             supervisor_begin=world.draw("supervisor-start"),
             supervisor_round_ns=world.scaled("supervisor-round", ROUND_NS),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
-            stop=daemon_stop(world, times, pods.operator),
+            stop=daemon_stop(world, times),
             slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
             growth=growth(world), fill=world.draw("volume-fill"),
             late_fill=late_fill(world),
@@ -502,6 +502,12 @@ class KubePart:
         kubelet = self.machines[mark[0]].kubelet
         if kubelet is not None:
             kubelet.report.lease.begin_anew(mark[1])
+
+    @property
+    def stopping(self) -> int:
+        """Pods whose containers are being stopped now, on all machines."""
+        kubelets = (machine.kubelet for machine in self.machines.values())
+        return sum(worker.stopping for one in kubelets if one is not None for worker in one.workers.values())
 
     def controller_pod(self) -> LastSync:
         """The first controller's pod that is not being deleted, and its last sync."""

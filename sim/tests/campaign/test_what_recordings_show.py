@@ -15,6 +15,7 @@ from slurmtwin.campaign.recordings import recorded_durations
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.manifest import read_manifest
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, still_durations
+from slurmtwin.worlds.pod_starts import END_ALONE, END_BESIDE, END_MOST
 from slurmtwin_reports.faults.measurement import USUAL_RECEIPT_NS
 from slurmtwin_reports.load import load_run
 
@@ -137,3 +138,35 @@ def test_the_launches_of_quiet_runs_are_too_few_to_tell_an_hours() -> None:
     assert len(others_ms) >= 43
     assert statistics.median(others_ms) == pytest.approx(21, abs=2)
     assert still_durations(batch)["script-launch"][0] / MS == pytest.approx(33.5, abs=0.5)
+
+
+def told_by_others_beside(name: str) -> dict[int, list[float]]:
+    """Of each worker's end, by how many others came within 0.4 s: its last line until a watcher hears of its end, as
+    parts of stop-told's median in its hour."""
+    found: dict[int, list[float]] = {}
+    for folder, rows in runs(f"{name}/26.05/pods/*"):
+        law_ns = still_durations(recorded_durations(read_manifest(folder)))["stop-told"][0]
+        stopped: dict[str | None, int] = {}
+        ends: list[tuple[int, int]] = []
+        for row in rows:
+            pod = str(row.details.get("pod")).rpartition("/")[2]
+            if row.kind == "slurmd.stopped":
+                stopped[row.node] = row.t_ns
+            elif (row.kind, row.actor, row.details.get("app")) == ("container.ended", "collector", "slurmd"):
+                begun_ns = stopped.pop(pod, None)
+                ends += [] if begun_ns is None else [(begun_ns, row.t_ns)]
+        for begun_ns, told_ns in ends:
+            beside = sum(abs(begun_ns - other_ns) < 400 * MS for other_ns, _ in ends) - 1
+            if told_ns - begun_ns < 1500 * MS:
+                found.setdefault(min(beside, 5), []).append((told_ns - begun_ns) / law_ns)
+    return found
+
+
+def test_an_end_beside_others_takes_longer() -> None:
+    """docs/surprises.md: pod_starts.END_ALONE, END_BESIDE, END_MOST."""
+    deleted, operated = (told_by_others_beside(name) for name in ("quiet-deleted", "quiet-operated"))
+    assert len(deleted[0]) >= 74
+    assert statistics.median(deleted[0]) == pytest.approx(END_ALONE, abs=0.03)
+    assert statistics.median(deleted[1]) == pytest.approx(END_ALONE * (1 + END_BESIDE), abs=0.05)
+    assert statistics.median(operated[3]) == pytest.approx(2.1, abs=0.1)
+    assert statistics.median(operated[END_MOST]) == pytest.approx(END_ALONE * (1 + END_BESIDE * END_MOST), abs=0.1)

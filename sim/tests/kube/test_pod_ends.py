@@ -59,7 +59,16 @@ def test_a_hook_says_down_at_its_end_and_sigterm_follows() -> None:
     for end in seen:
         assert end["node.down"] - end["stopped"] == pytest.approx(600 * MS, abs=10 * MS)
         assert end["slurmd.stopped"] - end["stopped"] == pytest.approx(665 * MS, abs=12 * MS)
-        assert end["told"] - end["slurmd.stopped"] == pytest.approx(0.78 * 400 * MS, abs=40 * MS)
+
+
+@pytest.mark.parametrize(("alone_ms", "beside_ms"), [(300, 156), (150, 78)])
+def test_an_end_beside_others_takes_longer(alone_ms: int, beside_ms: int) -> None:
+    """quiet-deleted: 0.75 of its law alone, 1.14 of pairs. Three idle workers end together, one later alone."""
+    told: Durations = {"pre-stop": (600 * MS,), "stop-heard": (70 * MS,), "stop-told": (alone_ms * MS * 4 // 3,)}
+    seen = ends(run(SCENARIOS / "operator" / "op-delete.yaml", told))
+    took_ms = sorted((end["told"] - end["slurmd.stopped"]) / MS for end in seen)
+    assert took_ms[0] == pytest.approx(alone_ms, abs=25)
+    assert took_ms[-1] == pytest.approx(alone_ms + 2 * beside_ms, abs=30)
 
 
 def test_a_deletion_right_behind_a_label_waits_for_a_relist() -> None:
@@ -108,15 +117,14 @@ def test_removals_of_one_kubelet_come_one_behind_the_other() -> None:
     assert behind_ms == pytest.approx([200.0] * len(behind_ms), abs=12)
 
 
-def test_removals_scatter_as_on_the_real_kubelet() -> None:
-    """Those of quiet-operated, recorded and replicated: as likely sooner or later, and in their quartiles."""
-    folder = SCENARIOS / "recordings" / "quiet-operated" / "26.05" / "pods"
-    recorded, twin = [], []
-    for number in sorted(folder.iterdir(), key=lambda path: int(path.name)):
-        recorded += removed_behind_ms(removals(load_run(number).rows()))
-        twin += removed_behind_ms(removals(replicated(SCENARIOS / "faults" / "quiet-operated.yaml", number.name)))
-    assert len(recorded) >= 150
-    assert quantiles(twin, n=4) == pytest.approx(quantiles(recorded, n=4), rel=0.2)
+def test_removals_of_a_real_kubelet_are_a_clean_up_apart() -> None:
+    """docs/surprises.md: those of quiet-deleted, one or two at a time, and quiet-operated, up to four on a machine."""
+    behind_ms: list[float] = []
+    for name in ("quiet-deleted", "quiet-operated"):
+        for folder in sorted((SCENARIOS / "recordings" / name / "26.05" / "pods").iterdir()):
+            behind_ms += removed_behind_ms(removals(load_run(folder).rows()))
+    assert len(behind_ms) >= 264
+    assert quantiles(behind_ms, n=4) == pytest.approx([15.9, 24.8, 47.1], abs=1)
 
 
 @pytest.mark.parametrize("name", ["config-told", "reconfigured"])

@@ -61,6 +61,11 @@ class PodWorker:
         self._verdict: Callable[[PodStatus], PodStatus] | None = None
         """Eviction writes its reason into the status."""
 
+    @property
+    def stopping(self) -> bool:
+        """Its containers are being stopped."""
+        return self.stage == "terminating" and self._working
+
     # what is asked of it
 
     def update(self, pod: Pod) -> None:
