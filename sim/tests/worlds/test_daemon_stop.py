@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.pod_starts import END_ALONE, END_SENT_NS, daemon_stop
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -34,9 +38,24 @@ def rows(relists: bool, restart_ms: int) -> list[Event]:
 
 @pytest.mark.parametrize(("relists", "restart_ms"), [(False, 120), (True, 60), (True, 240)])
 def test_sigterm_and_the_end_come_as_calibrated(relists: bool, restart_ms: int) -> None:
-    """Whatever the runtime's own exit takes: it is a part of the span that a watcher sees."""
+    """Whatever the runtime's own exit takes: it is a part of the span that a watcher sees, 0.75 of its law for an end
+    that comes alone."""
     later = [row for row in rows(relists, restart_ms) if row.t_ns >= DELETED_NS]
     stopped = next(row for row in later if row.kind is Kind.SLURMCTLD_STOPPED)
     ended = next(row for row in later if row.kind is Kind.POD_ENDED and row.actor == "collector")
     assert stopped.t_ns - DELETED_NS == pytest.approx(70 * MS, abs=8 * MS)
-    assert ended.t_ns - stopped.t_ns == pytest.approx(400 * MS, abs=40 * MS)
+    assert ended.t_ns - stopped.t_ns == pytest.approx(END_ALONE * 400 * MS, abs=40 * MS)
+
+
+@pytest.mark.parametrize(
+    ("stopping", "told_ms", "takes_ms"),
+    [(1, 400, 300), (2, 400, 456), (4, 400, 768), (6, 400, 1080), (12, 400, 1080), (1, 800, 300 * 2**0.6)],
+)
+def test_an_end_takes_half_as_much_again_for_each_of_five_beside(stopping: int, told_ms: int, takes_ms: float) -> None:
+    """quiet-deleted and quiet-operated: 0.75 alone, 1.14 of pairs, 2.7 of six and of twelve; it scatters by 0.6 of what
+    its law does, which has alone and pairs in it."""
+    world: Any = SimpleNamespace(
+        draw=lambda _: lambda: told_ms * MS, middle=lambda _: 400 * MS, kube=SimpleNamespace(stopping=stopping)
+    )
+    behind_ns = StartCosts().stop() + END_SENT_NS
+    assert daemon_stop(world, StartTimes())() + behind_ns == pytest.approx(takes_ms * MS, abs=2)

@@ -1,0 +1,53 @@
+"""What a standby's rounds and polls take in pods (worlds/standby.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from slurmtwin.contract.clock import MS
+from slurmtwin.worlds import standby
+from slurmtwin.worlds.pod_durations import LATER_BATCHES, UNSEEN_ON_MS, still_durations
+
+DRAWN = {"standby-round": 1, "standby-ping": 2, "standby-stall": 6, "hung-ping": 8, "takeover-load": 4, "main-pass": 3}
+SINCE_25 = [path for _, path in LATER_BATCHES if path.name >= "pod_durations_2026_11_25.json"]
+
+
+def cluster_of(known: set[str], stalls: Callable[[], bool]) -> Any:
+    """The cluster of a world whose quiet runs show only those durations, each a fixed number of ms."""
+    world: Any = SimpleNamespace(
+        cluster=SimpleNamespace(standby_ping=None),
+        has=lambda name: name in known,
+        draw=lambda name: lambda: DRAWN[name] * MS,
+        happens=lambda what: {"standby.stalls": stalls}[what],
+    )
+    standby.begin(world)
+    return world.cluster
+
+
+def test_a_poll_now_and_then_comes_behind_a_round_that_stalled() -> None:
+    """Five of 36 takeovers beside an idle cluster came 5.7 to 26.8 ms later than others of as many rounds."""
+    turns = iter([False, True, False])
+    cluster = cluster_of(set(DRAWN), lambda: next(turns))
+    assert [cluster.standby_ping() // MS for _ in range(3)] == [2, 8, 2]
+    assert cluster.standby_round() == 1 * MS
+    assert (cluster.hung_ping(), cluster.takeover_load()) == (8 * MS, 4 * MS)
+
+
+def test_where_no_takeover_was_measured_a_round_is_as_late_as_slurmctlds_loop() -> None:
+    """By the mean over many rounds; its polls keep what the model has."""
+    cluster = cluster_of({"main-pass"}, lambda: True)
+    assert cluster.standby_round() == 3 * MS
+    assert cluster.standby_ping is None
+
+
+@pytest.mark.parametrize("path", SINCE_25, ids=lambda path: path.stem)
+def test_a_standby_goes_by_the_start_of_slurmctld_in_its_hour(path: Any) -> None:
+    """0.09, 1.6, 8.1 and 4.0 ms beside a start of 69.1."""
+    start_ms = still_durations(path)["slurmctld-start"][0] / MS
+    laws = UNSEEN_ON_MS[path.name]
+    for name, ms in (("standby-round", 0.09), ("standby-ping", 1.6), ("hung-ping", 8.1), ("takeover-load", 4.0)):
+        assert laws[name][0] == pytest.approx(ms * start_ms / 69.1, rel=0.002), name
