@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from slurmtwin.contract.clock import MS, SECOND
@@ -25,8 +25,8 @@ class Carrying:
     and labels; and a machine's place on each pod."""
     told_ns: int | None = None
     """The first process ended a pass that wrote a status then, as recorded: its queue stands on that one."""
-    told_found_ns: int | None = None
-    """That pass had found its pods before then; None: as the last pass here did."""
+    taken_back: Mapping[str, int] = field(default_factory=dict)
+    """Pod's name -> when it was written to be not ready, by that pass or one before it, which had found it so."""
     write: Callable[[], int] = lambda: 0
     """A write of such a status or state, one behind the other at a pass's end."""
     heard_late: Callable[[], bool] = lambda: False

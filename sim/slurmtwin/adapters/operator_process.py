@@ -180,8 +180,12 @@ class _Process:
             # the first process was there long before its cluster: where its polls stand, nobody knows
             phase = carrying.poll_phase if operator.lives == 1 else None
             self.clock.call_in(carrying.poll_ns if phase is None else phase(), self._poll)
-        if operator.lives == 1 and carrying.told_ns is not None and carrying.told_ns >= self.clock.now_ns:
-            self.clock.call_in(carrying.told_ns - self.clock.now_ns, self._stand)
+        now_ns, told_ns = self.clock.now_ns, carrying.told_ns
+        if operator.lives == 1 and told_ns is not None and told_ns >= now_ns:
+            self.clock.call_in(told_ns - now_ns, self._stand)
+            for name, at_ns in carrying.taken_back.items():
+                if now_ns <= at_ns < told_ns:
+                    self.clock.call_in(at_ns - now_ns, self._take_back, frozenset((name,)))
 
     def _new_queue(self) -> WorkQueue:
         carrying, turn = self._carrying, self._turn
@@ -200,7 +204,7 @@ class _Process:
         """
         self._turn += 1
         self._queue = self._new_queue()
-        others, decided = self._other_states(), self._decided
+        others, decided = self._other_states().union(self._carrying.taken_back), self._decided
         for item in self.sets:
             if decided is not None and decided.item.meta.uid == item.meta.uid:
                 if decided.status is not None:
@@ -210,12 +214,15 @@ class _Process:
             self._queue.add(item.meta.key)
             self._heard_late(item)
 
+    def _take_back(self, names: frozenset[str]) -> None:
+        """A recorded pass before that one wrote these pods' conditions as it had found them."""
+        for item in self.sets:
+            self._write_conditions(item, self._found_by(item), names)
+
     def _found_by(self, item: Custom) -> tuple[PodView, ...]:
-        """The pods as the pass that ends now found them."""
-        found_ns = self._carrying.told_found_ns
-        if found_ns is None:
-            return self._found.get(item.meta.uid, ())
-        return tuple([replace(v, ready=v.ready and v.ready_since_ns <= found_ns) for v in self._look(item)[0]])
+        """The pods as the recorded pass that ends now had found them."""
+        taken_back = self._carrying.taken_back
+        return tuple([replace(v, ready=v.ready and v.name not in taken_back) for v in self._look(item)[0]])
 
     def _poll(self, _argument: object) -> None:
         self._port.forget()

@@ -1,9 +1,9 @@
 """When a client of slurmrestd lists jobs, nodes and reservations: the informers of slurm-client (slurm-operator).
 
-A client looks each 30 s for informers that somebody has asked for and starts them (client.go Start()); until then each
-call goes to slurmrestd itself. An informer that was started lists nothing before its own first tick, 30 s later
-(informer.go runListInformer()), unless a refresh is asked for, as for nodes. Who wants reservations, as each pass does
-first, or jobs waits that long. From then on jobs are as old as the last tick.
+A client looks at once and then each 30 s for informers that somebody has asked for, and starts them (client.go
+Start()); until then each call goes to slurmrestd itself. An informer that was started lists nothing before its own
+first tick, 30 s later (informer.go runListInformer()), unless a refresh is asked for, as for nodes. Who wants
+reservations, as each pass does first, or jobs waits that long. From then on jobs are as old as the last tick.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class ListTimes:
     """The operator has the client since then: its RestApi object appeared, or its process began."""
     asked_ns: int | None = None
     """Jobs were asked for first, where it is known: just before the first worker's pod was made."""
+    reserved_first: bool = False
+    """Reservations were asked for before the client's first look, so their informer runs since the client began."""
     period_ns: int = PERIOD_NS
     check_ns: int = CHECK_NS
     late_ns: int = 0
@@ -84,8 +86,9 @@ class ClientLists:
 
         Not the one that made the first worker: it was past that when the informer began.
         """
-        start_ns = self._times.began_ns + self._times.period_ns
-        asked_ns = self._times.asked_ns
+        times = self._times
+        start_ns = times.began_ns + (0 if times.reserved_first else times.period_ns)
+        asked_ns = times.asked_ns
         if now_ns < start_ns or (asked_ns is not None and now_ns <= asked_ns):
             return 0
         return self._looks_ns(self._listed_ns(start_ns, 1) - now_ns)

@@ -32,6 +32,8 @@ MOST_LAG_MS: Final = 8
 MARKS_NS: Final = 400 * MS
 """A pass of slurm-operator has written its pods so long behind its status: the last sync of a worker by a label comes
 84 to 248 ms behind it in four runs of x22-slinky, 20 to 22 ms for each write before it."""
+TOLD_AGAIN_NS: Final = 20 * MS
+"""A kubelet's sweep until a watch tells of what it put right: a look, a patch and the watch."""
 SEEN_LATE_NS: Final = 2 * SECOND
 """A busy collector sees a new pod up to 0.7 s late, when its kubelet may have begun with it."""
 FEWEST_ROUNDS: Final = 10
@@ -78,6 +80,9 @@ class RecordedStarts:
         """Node set -> the generation of its spec that was seen last."""
         self._status: tuple[str, int] = ("", 0)
         """The node set whose status was written last, and when."""
+        self._unready: dict[str, tuple[int, int]] = {}
+        """Worker's pod -> from when it was not ready though it had been, and until when as far as is known."""
+        self._sweeps: dict[str, int] = {}
         self._looks: list[int] = []
         self._rounds = None if steady_loop(scenario.slurm.version) else Rounds()
 
@@ -148,13 +153,17 @@ class RecordedStarts:
                 self._first("made_ns", at_ns)
             elif seen.get("resource") == "NodeSet":
                 self._node_set(str(seen.get("name")), int(seen.get("generation", 0)), at_ns)
-        elif kind == Kind.KUBE_EVENT and row.actor == "collector" and '"Pulled"' in row.detail and at_ns < 0:
-            self._images.setdefault(str(json.loads(row.detail).get("about")).removeprefix("Pod/"), at_ns)
+        elif kind == Kind.KUBE_EVENT and row.actor == "collector" and at_ns < 0:
+            self._told_of(json.loads(row.detail), at_ns)
         elif kind == Kind.POD_SYNCED:
             pod = str(json.loads(row.detail)["pod"])
             self._syncs[pod] = at_ns
             self._entered.setdefault(pod, at_ns)
             self._marked(pod, at_ns)
+        elif kind in (Kind.POD_READY, Kind.POD_UNREADY) and row.actor == "collector":
+            seen = json.loads(row.detail)
+            if seen.get("app") == "slurmd":
+                self._readiness(str(seen["pod"]), kind == Kind.POD_READY, str(row.node), at_ns)
         elif kind == Kind.POD_PROBED:
             seen = json.loads(row.detail)
             probes, name = self._probes.setdefault(str(seen["pod"]), {}), f"{seen['container']}/{seen['probe']}"
@@ -163,6 +172,14 @@ class RecordedStarts:
             seen = json.loads(row.detail)
             name = self._names[str(seen.get("pod"))] = _pod_name(seen)
             self._pods[name] = kube_node(row.node)
+
+    def _told_of(self, event: Mapping[str, Any], at_ns: int) -> None:
+        """An event of Kubernetes: a first image, or of a RestApi object that a busy collector has yet to see."""
+        about = str(event.get("about"))
+        if about.startswith("RestApi/"):
+            self._first("rest_ns", at_ns)
+        elif event.get("reason") == "Pulled":
+            self._images.setdefault(about.removeprefix("Pod/"), at_ns)
 
     def _made(self, pod: str, at_ns: int) -> None:
         """A pod was made, perhaps anew: what was seen of one with its name is not of it."""
@@ -183,6 +200,21 @@ class RecordedStarts:
         name, status_ns = self._status
         if name and pod.rpartition("-")[0] == name and at_ns - status_ns <= MARKS_NS:
             self._stood["told_ns"] = at_ns
+
+    def _readiness(self, pod: str, ready: bool, node: str, at_ns: int) -> None:
+        """A worker's pod that was ready is not, by what its operator wrote, or its kubelet has put that right."""
+        if not ready:
+            self._unready[pod] = at_ns, 1 << 62
+        elif pod in self._unready:
+            self._unready[pod] = self._unready[pod][0], at_ns
+            self._sweeps[kube_node(node)] = at_ns - TOLD_AGAIN_NS
+
+    def _taken_back(self) -> dict[str, int]:
+        """Workers that are not ready when the pass of told_ns has ended, and since when."""
+        if "told_ns" not in self._stood:
+            return {}
+        end_ns = self._stood["told_ns"] + MARKS_NS
+        return self._called({pod: since for pod, (since, until) in self._unready.items() if since <= end_ns < until})
 
     def _first(self, field: str, at_ns: int) -> None:
         self._firsts[field] = min(at_ns, self._firsts.get(field, at_ns))
@@ -226,6 +258,8 @@ class RecordedStarts:
             "entered_ns": self._called(self._entered),
             "probed_ns": self._called(self._probes),
             "round_ns": round_ns,
+            "taken_back": self._taken_back(),
+            "swept_ns": self._sweeps,
             **self._stood,
         }
 

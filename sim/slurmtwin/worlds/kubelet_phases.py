@@ -127,6 +127,10 @@ class KubeletPhases:
         for name, last_ns in self._times.relist_ns.items():
             if name in self._machines and last_ns >= env.now_ns:
                 env.call_at(last_ns, self._relisted, name)
+        for name, swept_ns in self._times.swept_ns.items():
+            if name in self._machines:
+                period_ns = self._machines[name].settings.defaults.status_sweep_ns
+                env.call_at(max(env.now_ns, swept_ns - period_ns), self._swept, name)
         if self._times.image_ns or self._times.probed_ns:
             env.call_at(max(0, env.now_ns), self._probed)
 
@@ -161,6 +165,12 @@ class KubeletPhases:
             last_ns, pause_ns = self._times.relist_ns[name], machine.settings.defaults.relist_ns
             machine.kubelet.relist.stand(MovingTicks(last_ns, pause_ns, self._relist))
             machine.runtime.costs = replace(machine.runtime.costs, stop=self._exit)
+
+    def _swept(self, name: str) -> None:
+        """Sweeps over statuses are a plain ticker's (status_manager.go Start())."""
+        machine = self._machines[name]
+        if machine.kubelet is not None:
+            machine.kubelet.statuses.stand(self._times.swept_ns[name])
 
     def last_sync(self, pod: Pod, came_up_ns: int) -> LastSync:
         """Of a pod whose containers came up then; a recorded sync before that is not the last one."""

@@ -46,6 +46,11 @@ class StartTimes:
     told_ns: int | None = None
     """A pass of its operator ended, the last one before the first fault that wrote a node set's status: then, or when
     the last worker was synced by its labels right behind that."""
+    taken_back: Mapping[str, int] = field(default_factory=dict)
+    """Worker (named as in pod_node) that is not ready when that pass ends, though it had been -> since when: it or one
+    before it wrote the worker's conditions as it had found them."""
+    swept_ns: Mapping[str, int] = field(default_factory=dict)
+    """Kubernetes node -> a sweep of its kubelet over the statuses of its pods, which made such a worker ready again."""
     submit_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when slurmctld had the record. Jobs not named arrive submit_rpc after their own time."""
     fault_ns: tuple[int, ...] = ()

@@ -12,7 +12,6 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds import pod_durations
-from slurmtwin.worlds.pod_operator import found_before_ns
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -107,15 +106,6 @@ def test_a_pass_that_hung_takes_back_that_its_pods_are_ready(name: str, recordin
     for row in unready if name == "x42-drain-protected" else ():
         again_ns = first_ns(rows, Kind.POD_READY, row.t_ns, "collector")
         assert again_ns - row.t_ns <= 10 * SECOND + 100 * MS
-
-
-@pytest.mark.parametrize(
-    ("told", "found"), [(59.9, None), (60.4, 30.0), (62.7, 30.0), (63.9, None), (64.3, None), (28.0, None)]
-)
-def test_a_status_soon_behind_the_first_lists_is_of_a_pass_that_hung_for_jobs(told: float, found: float | None) -> None:
-    """In seconds since the RestApi object: 0.3 to 2.7 s behind the lists it had hung, 3.9 s and more it had not."""
-    times = StartTimes(slurmctld_ns=0, slurmd_ns=0, rest_ns=-SECOND, told_ns=round((told - 1) * SECOND))
-    assert found_before_ns(times) == (None if found is None else round((found - 1) * SECOND))
 
 
 def cordons_ms(number: int = 0) -> list[float]:

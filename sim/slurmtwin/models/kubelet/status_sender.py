@@ -55,6 +55,10 @@ class StatusSender:
         self._busy = False
         self._sweeping = False
 
+    def stand(self, swept_ns: int) -> None:
+        """A sweep comes then, and others by their period from there."""
+        self._sweep = self._sweep.anew(swept_ns)
+
     def status(self, uid: str) -> PodStatus | None:
         """The last status that was set."""
         entry = self._entries.get(uid)

@@ -1,0 +1,104 @@
+"""What slurm-operator's passes before a fault leave behind: workers that are not ready, lists that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from replicated_runs import SCENARIOS, replicated
+
+from slurmtwin.campaign.replications import Variant, batches, prepared
+from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.worlds.pod_operator import reserved_first
+from slurmtwin.worlds.start_times import StartTimes
+from slurmtwin_reports.load import load_run
+
+
+def scenario(name: str) -> Any:
+    return next(SCENARIOS.glob(f"[fo][ap][ue]*/{name}.yaml"))
+
+
+def recorded(name: str, recording: str) -> Any:
+    return load_run(SCENARIOS / "recordings" / name / "26.05" / "pods" / recording)
+
+
+def start_times(name: str, recording: str) -> StartTimes:
+    """What replications of a recording stand on."""
+    folder = SCENARIOS / "recordings" / name / "26.05" / "pods" / recording
+    (batch,) = batches(scenario(name), folder, "26.05", Variant(), 1)
+    times = prepared(batch, load_scenario(scenario(name)), recorded(name, recording)).times
+    assert isinstance(times, StartTimes)
+    return times
+
+
+def readiness(rows: Iterable[Any], before_ns: int) -> list[tuple[str, bool, int]]:
+    """Worker, whether it is ready, and when a watch told of that."""
+    kinds = {"pod.ready": True, "pod.unready": False}
+    heard = [row for row in rows if row.t_ns < before_ns and row.actor == "collector" and row.kind in kinds]
+    found = [(str(row.detail).split("/")[-1].rstrip('"}'), kinds[row.kind], row.t_ns) for row in heard]
+    return sorted((one for one in found if one[0].startswith("w-")), key=lambda one: one[2])
+
+
+def unready(rows: Iterable[Any], before_ns: int) -> set[str]:
+    """Workers that are not ready then, though they had been."""
+    return {worker for worker, ready in {one[0]: one[1] for one in readiness(rows, before_ns)}.items() if not ready}
+
+
+@pytest.mark.parametrize(
+    ("name", "recording", "workers"),
+    [
+        ("x33-slinky", "42", {"w-0", "w-1"}), ("x37-slinky", "7", {"w-0"}), ("x22-slinky", "10", {"w-0", "w-1"}),
+        ("x25-slow-api", "2", set()), ("x33-slinky", "27", set()), ("x33-slinky", "7", set()),
+    ],
+)  # fmt: skip
+def test_workers_that_a_pass_took_back_are_not_ready_when_the_fault_comes(
+    name: str, recording: str, workers: set[str]
+) -> None:
+    """Just those that the recording has so, by the pass of the last status or, with #42 and #7, one before it."""
+    times = start_times(name, recording)
+    assert set(times.taken_back) == workers == unready(recorded(name, recording).rows(), times.fault_ns[0])
+    rows = replicated(scenario(name), recording)
+    assert unready(rows, times.fault_ns[0] - 300 * MS) == workers
+    told = {worker: at_ns for worker, ready, at_ns in readiness(rows, times.fault_ns[0]) if not ready}
+    for worker, at_ns in times.taken_back.items():
+        assert told[worker] - at_ns == pytest.approx(0, abs=200 * MS)
+
+
+@pytest.mark.parametrize(("name", "recording", "worker"), [("x18-slinky", "2", "w-1"), ("x22-slinky", "5", "w-0")])
+def test_a_kubelet_puts_right_what_a_pass_took_back_when_it_did(name: str, recording: str, worker: str) -> None:
+    """Its sweeps, 10 s apart, are known from a return before the fault."""
+    times = start_times(name, recording)
+    back = [
+        [at_ns for one, ready, at_ns in readiness(rows, times.fault_ns[0]) if one == worker and ready][-1]
+        for rows in (recorded(name, recording).rows(), replicated(scenario(name), recording))
+    ]
+    assert back[1] - back[0] == pytest.approx(0, abs=40 * MS)
+
+
+@pytest.mark.parametrize(
+    ("told_s", "first"), [(28.0, False), (31.9, False), (32.1, True), (41.5, True), (59.9, True), (60.5, False)]
+)
+def test_a_status_within_the_second_half_minute_says_that_reservations_were_asked_for_at_once(
+    told_s: float, first: bool
+) -> None:
+    """In seconds since the RestApi object: where the client's first look came before, each pass hangs until 60."""
+    times = StartTimes(rest_ns=-SECOND, told_ns=round((told_s - 1) * SECOND))
+    assert reserved_first(times) is first
+    assert not reserved_first(StartTimes(rest_ns=0))
+
+
+def test_a_scale_in_that_met_no_list_drains_at_once() -> None:
+    """x33-slinky #29: 0.12 s behind the order, 58.8 s behind the RestApi object; by the usual lists it takes 34 s."""
+    times = start_times("x33-slinky", "29")
+    rows = replicated(scenario("x33-slinky"), "29")
+    drained_ns = next(row.t_ns for row in rows if row.kind == "node.drained")
+    assert 0 < drained_ns - times.fault_ns[0] < 200 * MS
+    deleting = next(row.t_ns for row in rows if row.kind == "pod.deleting" and '"slurmd"' in str(row.detail))
+    assert deleting / SECOND == pytest.approx(78.6, abs=1.5)
+
+
+def test_a_restapi_object_is_there_when_an_event_tells_of_it() -> None:
+    """x33-slinky #4: a busy collector saw the object 0.47 s behind an event about it."""
+    assert start_times("x33-slinky", "4").rest_ns == -45_270_821_000
