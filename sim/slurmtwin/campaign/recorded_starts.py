@@ -154,7 +154,8 @@ class RecordedStarts:
             elif seen.get("resource") == "NodeSet":
                 self._node_set(str(seen.get("name")), int(seen.get("generation", 0)), at_ns)
         elif kind == Kind.KUBE_EVENT and row.actor == "collector" and at_ns < 0:
-            self._told_of(json.loads(row.detail), at_ns)
+            if '"Pulled"' in row.detail or '"RestApi/' in row.detail:
+                self._told_of(json.loads(row.detail), at_ns)
         elif kind == Kind.POD_SYNCED:
             pod = str(json.loads(row.detail)["pod"])
             self._syncs[pod] = at_ns

@@ -6,18 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from replicated_runs import SCENARIOS, replicated
+from replicated_runs import SCENARIOS, made, replicated
 
-from slurmtwin.campaign.replications import Variant, batches, prepared
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.pod_operator import reserved_first
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin_reports.load import load_run
 
-
-def scenario(name: str) -> Any:
-    return next(SCENARIOS.glob(f"[fo][ap][ue]*/{name}.yaml"))
+FAULTS = SCENARIOS / "faults"
 
 
 def recorded(name: str, recording: str) -> Any:
@@ -26,10 +23,8 @@ def recorded(name: str, recording: str) -> Any:
 
 def start_times(name: str, recording: str) -> StartTimes:
     """What replications of a recording stand on."""
-    folder = SCENARIOS / "recordings" / name / "26.05" / "pods" / recording
-    (batch,) = batches(scenario(name), folder, "26.05", Variant(), 1)
-    times = prepared(batch, load_scenario(scenario(name)), recorded(name, recording)).times
-    assert isinstance(times, StartTimes)
+    times = made(FAULTS / f"{name}.yaml", recording)[1].times
+    assert times is not None
     return times
 
 
@@ -61,7 +56,7 @@ def test_workers_that_a_pass_took_back_are_not_ready_when_the_last_one_before_th
     assert set(times.taken_back) == workers == unready(recorded(name, recording).rows(), times.fault_ns[0])
     assert times.told_ns is not None
     for number in range(4):
-        rows = replicated(scenario(name), recording, number)
+        rows = replicated(FAULTS / f"{name}.yaml", recording, number)
         assert unready(rows, times.told_ns + 500 * MS) == workers
         first = {worker: at_ns for worker, ready, at_ns in reversed(readiness(rows, times.fault_ns[0])) if not ready}
         for worker, at_ns in times.taken_back.items():
@@ -74,7 +69,7 @@ def test_a_kubelet_puts_right_what_a_pass_took_back_when_it_did(name: str, recor
     times = start_times(name, recording)
     back = [
         [at_ns for one, ready, at_ns in readiness(rows, times.fault_ns[0]) if one == worker and ready][-1]
-        for rows in (recorded(name, recording).rows(), replicated(scenario(name), recording))
+        for rows in (recorded(name, recording).rows(), replicated(FAULTS / f"{name}.yaml", recording))
     ]
     assert back[1] - back[0] == pytest.approx(0, abs=40 * MS)
 
@@ -94,7 +89,7 @@ def test_a_status_within_the_second_half_minute_says_that_reservations_were_aske
 def test_a_scale_in_that_met_no_list_drains_at_once() -> None:
     """x33-slinky #29: 0.12 s behind the order, 58.8 s behind the RestApi object; by the usual lists it takes 34 s."""
     times = start_times("x33-slinky", "29")
-    rows = replicated(scenario("x33-slinky"), "29")
+    rows = replicated(FAULTS / "x33-slinky.yaml", "29")
     drained_ns = next(row.t_ns for row in rows if row.kind == "node.drained")
     assert 0 < drained_ns - times.fault_ns[0] < 200 * MS
     deleting = next(row.t_ns for row in rows if row.kind == "pod.deleting" and '"slurmd"' in str(row.detail))
@@ -104,3 +99,16 @@ def test_a_scale_in_that_met_no_list_drains_at_once() -> None:
 def test_a_restapi_object_is_there_when_an_event_tells_of_it() -> None:
     """x33-slinky #4: a busy collector saw the object 0.47 s behind an event about it."""
     assert start_times("x33-slinky", "4").rest_ns == -45_270_821_000
+
+
+def test_how_many_runs_have_such_workers_and_such_lists() -> None:
+    """docs/surprises.md: of all runs under slurm-operator that replications stand on."""
+    found: list[StartTimes] = []
+    for path in sorted(FAULTS.glob("*.yaml")):
+        pods = load_scenario(path).pods
+        if pods is not None and pods.operator == "slinky" and not path.stem.startswith("quiet"):
+            folders = sorted((SCENARIOS / "recordings" / path.stem / "26.05" / "pods").glob("*"))
+            found += [start_times(path.stem, folder.name) for folder in folders]
+    assert len(found) == 155
+    assert sum(bool(times.taken_back) for times in found) == 27
+    assert sum(reserved_first(times) for times in found) == 5
