@@ -13,7 +13,7 @@ from slurmtwin.campaign import operator_spans
 from slurmtwin.campaign.pod_calibration import measure
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Event, Kind
-from slurmtwin.worlds.pod_durations import LATER_BATCHES, OF_OTHERS
+from slurmtwin.worlds.pod_durations import OF_OTHERS, POD_DURATIONS_FILE
 from slurmtwin_reports.history import rows_of_events
 
 
@@ -141,8 +141,8 @@ def test_changes_in_place_stand_to_a_look_as_the_twin_has_it() -> None:
     folders = [Path("scenarios/recordings") / one for one in (
         "quiet-configured/26.05/pods/1", "quiet-configured/26.05/pods/2", "quiet-operated/26.05/pods/15",
     )]  # fmt: skip
-    latest = json.loads(LATER_BATCHES[-1][1].read_text(encoding="utf-8"))["durations"]
-    hours = [latest, measure(folders)["durations"]]
+    on_27 = POD_DURATIONS_FILE.with_name("pod_durations_2026_11_27.json").read_text(encoding="utf-8")
+    hours = [json.loads(on_27)["durations"], measure(folders)["durations"]]
     for name in ("config-told", "reconfigured"):
         of, ratios, sigma = OF_OTHERS[name]
         assert [found[name]["count"] for found in hours] == [10, 20]
