@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.quantity import milli_cpu, quantity_bytes
-from slurmtwin.models.api_server.objects import Container, Meta, Owner, Pod, PodSpec, Probe, Toleration, Volume
+from slurmtwin.models.api_server.objects import (
+    Container,
+    DisruptionBudget,
+    Meta,
+    Owner,
+    Pod,
+    PodSpec,
+    Probe,
+    Service,
+    Toleration,
+    Volume,
+)
+from slurmtwin_operator.core.manifests import GROUP
 
+if TYPE_CHECKING:
+    from slurmtwin_operator.core import actions as a
+
+HASH: Final = f"{GROUP}/hash"
 Document = Mapping[str, Any]
+
+
+def applied_of(action: a.Apply, namespace: str, node_set: str) -> DisruptionBudget | Service:
+    """The budget or the Service of a node set."""
+    labels = {NODE_SET: node_set}
+    meta = Meta(name=action.name, namespace=namespace, labels=labels, annotations={HASH: action.hash})
+    if action.kind == "PodDisruptionBudget":
+        return DisruptionBudget(meta=meta, selector={**labels, f"{GROUP}/protect": "true"}, max_unavailable=0)
+    return Service(meta=meta, selector=labels, publish_not_ready=True, headless=True)
 
 
 def pod_of(

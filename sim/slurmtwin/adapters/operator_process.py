@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.carrying import Carrying, elected_in_ns
-from slurmtwin.adapters.manifests import pod_of
+from slurmtwin.adapters.manifests import HASH, applied_of, pod_of
 from slurmtwin.adapters.patches import FINALIZER, PLACED, cordoned, labelled, locked, placed, unready, with_finalizer
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
 from slurmtwin.adapters.views import NODE_SET
@@ -22,14 +22,13 @@ from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
 from slurmtwin.engine.event_sink import text_of
 from slurmtwin.models.api_server.client import Client
-from slurmtwin.models.api_server.errors import AlreadyExistsError, ApiError
+from slurmtwin.models.api_server.errors import AlreadyExistsError, ApiError, refused
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Custom, DisruptionBudget, Meta, Node, Pod, Service
 from slurmtwin.models.api_server.work_queue import WorkQueue
 from slurmtwin.models.operator_pod import OperatorPod
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core import plan as own_plan
-from slurmtwin_operator.core.manifests import GROUP
 from slurmtwin_operator.core.observed import (
     Applied,
     Condition,
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 HEARD_NS: Final = 5 * MS
 """A write to the API server until its watch tells of it."""
-HASH: Final = f"{GROUP}/hash"
 _POLICY: Final = Policy()
 Looked = tuple[tuple[PodView, ...], tuple[KubeNode, ...]]
 """Pods and machines as a pass sees them."""
@@ -169,6 +167,8 @@ class _Process:
         """uid of a node set -> its pods as the last pass found them."""
         self._in_place: set[str] = set()
         """uids of pods that are seen to have been told of their place, which nobody takes back."""
+        self._told: dict[str, tuple[a.Reason, ...]] = {}
+        """uid of a node set -> reasons of the last pass that came to its end."""
         self._turn = 0
         """Passes of an earlier one are given up."""
         self._decided: _Deciding | None = None
@@ -287,38 +287,62 @@ class _Process:
         observed = self._observe(item, slurm, looked)
         memory: a.Memory = item.status.get("memory", a.Memory())
         made: a.Plan = self._decisions.plan(observed, memory, self.clock.now_ns)
-        status = {"memory": made.memory, "status": dict(made.status), "conditions": made.conditions}
+        conditions = made.conditions or item.status.get("conditions", ())
+        status = {"memory": made.memory, "status": dict(made.status), "conditions": conditions}
         failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
         marks_pods, actions = self._carrying.marks_pods, list(made.actions)
         labels: list[a.Action] = [action for action in actions if marks_pods and isinstance(action, a.LabelPod)]
         if marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale()); labels come last
             actions = [action for action in actions if not isinstance(action, a.LabelPod)]
             actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
-        same = dict(item.status) == status
-        later = status if marks_pods and not same else None  # slurm-operator has no memory to store before it acts
+        later = None if dict(item.status) == status else status
         deciding = _Deciding(item, made, labels, looked[0], later, failed, self._turn, finished)
         self._decided = deciding
         acted = partial(self._acted, deciding)
 
         def stored(answer: Any) -> None:
-            if isinstance(answer, ApiError):
+            if refused(answer):
                 acted(False)
             else:
                 self._act(item, actions, acted)
 
-        if marks_pods or same:
+        if marks_pods or memory == made.memory:  # slurm-operator has none to store before it acts
             self._act(item, actions, acted)
         else:
-            self._write_status(item, status, stored)
+            self._write_status(item, {**item.status, "memory": made.memory}, stored)
 
     def _acted(self, deciding: _Deciding, good: bool) -> None:
         """All actions but labels are done."""
-        if not good or deciding.failed or deciding.turn != self._turn:
+        if not self._carrying.marks_pods and good:
+            self._report(deciding)
+        elif not good or deciding.failed or deciding.turn != self._turn:
             self._over(deciding, 0, good and not deciding.failed)
-        elif self._carrying.marks_pods:
-            self._port.wait_for_change(partial(self._changed, deciding))
         else:
-            self._port.settle(partial(self._settled, deciding))
+            self._port.wait_for_change(partial(self._changed, deciding))
+
+    def _report(self, deciding: _Deciding) -> None:
+        """An Event for each reason that the pass before did not have, one by one, then the status where it differs."""
+        uid, made = deciding.item.meta.uid, deciding.made
+        before, self._told[uid] = self._told.get(uid, ()), made.reasons
+        new = [reason for reason in made.reasons if reason not in before]
+        about, each_ns = f"NodeSet/{deciding.item.meta.name}", self._carrying.event() if new else 0
+
+        def tell(_answer: object) -> None:
+            if new:
+                reason = new.pop(0)
+                self.client.tell(about, (str(reason.why), reason.about or str(reason.why)), each_ns, tell)
+            else:
+                self._report_status(deciding)
+
+        tell(None)
+
+    def _report_status(self, deciding: _Deciding) -> None:
+        over, item, status = partial(self._over, deciding, 0), deciding.item, deciding.status
+        now = (self.sets.get(f"NodeSet/{item.meta.key}") or item).status
+        if status is None or all(now.get(name) == status[name] for name in ("status", "conditions")):
+            over(not deciding.failed)
+            return
+        self._write_status(item, status, lambda answer: over(not deciding.failed and not refused(answer)))
 
     def _changed(self, deciding: _Deciding) -> None:
         """The last change of a node is in a list."""
@@ -556,13 +580,7 @@ class _Process:
 
     def _apply(self, item: Custom, action: a.Apply, done: Callable[[Any], None]) -> None:
         """A budget or a Service, as a patch or a creation."""
-        labels = {NODE_SET: item.meta.name}
-        meta = Meta(name=action.name, namespace=item.meta.namespace, labels=labels, annotations={HASH: action.hash})
-        made: DisruptionBudget | Service
-        if action.kind == "PodDisruptionBudget":
-            made = DisruptionBudget(meta=meta, selector={**labels, f"{GROUP}/protect": "true"}, max_unavailable=0)
-        else:
-            made = Service(meta=meta, selector=labels, publish_not_ready=True, headless=True)
+        made = applied_of(action, item.meta.namespace, item.meta.name)
         self.client.create(made, lambda answer: done(None if isinstance(answer, AlreadyExistsError) else answer))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.campaign.pod_spans import Interval, bounds
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.worlds.pod_faults import REQUEST_NS
 from slurmtwin.worlds.pod_operator import GATHER_NS, IN_PLACE_GATHERS, IN_PLACE_NS
+from slurmtwin_operator.core.actions import Why
 
 if TYPE_CHECKING:
     from slurmtwin_reports.history import Row
@@ -23,6 +24,8 @@ PASS_NS: Final = 400 * MS
 CORDONS: Final = ("NodeCordon", "ScalingDown")
 """Reasons of the event that slurm-operator writes before it cordons a pod (nodeset_sync.go syncCordon(),
 syncNodeSetPods())."""
+REASONS: Final = frozenset(map(str, Why))
+"""Of Events of the reference operator."""
 LOOK_NS: Final = SECOND
 """slurm-operator waits so long for a list, in whole looks (slurm-client informer.go waitForSyncList())."""
 BUSY_NS: Final = 200 * MS
@@ -44,6 +47,41 @@ def pod_patches(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     for before, row in _neighbours(rows, GATHER_NS):
         if _does(before, "label-pod") and _does(row, "label-pod"):
             yield bounds(before), bounds(row)
+
+
+def operator_events(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each three or more Events that a pass of the reference operator writes one by one: what one takes, on the
+    mean; one watch brings all. Whatever else the operator does ends them. Behind the first step, as a cluster that is
+    made has other work.
+    """
+    chain: list[Row] = []
+    for row in dropwhile(lambda row: row.kind != "fault.injected", rows):
+        if _tells(row):
+            if not (chain and _about(row) == _about(chain[-1]) and row.t_ns - chain[-1].t_ns < GATHER_NS):
+                yield from _each_took(chain)
+                chain = []
+            chain.append(row)
+        elif row.kind == "action.issued" or (row.kind == "object.changed" and row.actor == "collector"):
+            yield from _each_took(chain)
+            chain = []
+    yield from _each_took(chain)
+
+
+def _tells(row: Row) -> bool:
+    """An Event of the reference operator."""
+    if row.kind != "kube.event" or row.actor != "collector" or row.details.get("reason") not in REASONS:
+        return False
+    return _about(row).partition("/")[0] in ("Cluster", "NodeSet")
+
+
+def _about(row: Row) -> str:
+    return str(row.details.get("about"))
+
+
+def _each_took(chain: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    if len(chain) > 2:
+        took_ns, more = chain[-1].t_ns - chain[0].t_ns, len(chain) - 1
+        yield (0.0, 0.0), ((took_ns - WATCHED_NS) / MS / more, (took_ns + WATCHED_NS) / MS / more)
 
 
 def operator_looks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:

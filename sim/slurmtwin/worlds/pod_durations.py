@@ -83,6 +83,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "rest-change": (3.6, 0.4),
     "pod-patch": (15.3, 0.45),
     "operator-look": (35.0, 0.35),
+    "operator-event": (4.5, 0.5),
     "burst-request": (25.6, 0.38),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
@@ -114,9 +115,10 @@ cluster, on a host with background work of the lowest priority alone: 20 starts 
 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that was made ten runs took
 4.7 to 12 ms of CPU a step. volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
 the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
-once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch and operator-look are
-the median of the ten batches that have quiet-operated; in the two earlier ones a change and a patch take as much more
-as slurmctld's start does (0.045 and 0.185 of it in those ten), with the tails of writes by their plans. relist is that
+once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch, operator-look and operator-event are
+the median of the ten batches (of the last thirteen) that have quiet-operated; in the two earlier ones a change and a
+patch take as much more as slurmctld's start does (0.045 and 0.185 of it in those ten), an event 0.3 of a patch (0.2 to
+0.4 in the thirteen), with the tails of writes by their plans. relist is that
 of the second batch. burst-request
 is that of 30 patches on a cluster whose operator
 had two workers (burst_requests): 16 to 74 ms, where one of a server that runs takes 7.8; on an idle cluster 8 to 43
@@ -137,7 +139,7 @@ def _standby(start_ms: float) -> dict[str, tuple[float, float]]:
     return {name: (ms * times, sigma) for name, (ms, sigma) in measured.items()}
 
 
-_LOADED: Final = {"rest-change": (5.0, 0.4), "pod-patch": (20.0, 0.6)}
+_LOADED: Final = {"rest-change": (5.0, 0.4), "pod-patch": (20.0, 0.6), "operator-event": (6.0, 0.6)}
 UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_2026_11_21.json": {
         **_LOADED,
@@ -250,11 +252,12 @@ OF_OTHERS: Final[Mapping[str, tuple[str, tuple[float, ...], float]]] = {
 """Duration that a batch does not show -> one that it does, how many times as long it was in each hour that shows both,
 the latest first, and the logarithm's sigma within one.
 
-What slurm-operator's passes take, where there is neither quiet-slinky nor quiet-shrunk: 28.2 and 12.3 ms beside a start
-of slurmctld of 97, 23.5 and 11.0 beside 83, 19.6 and 11.8 beside 76, and 20.6 and 13.2 beside 62. To a patch of the
-reference operator two of these hours had 2.06 and 1.32, and 1.33 and 0.8. In 42 changes that met no pass, of nine other
-batches, both together were 0.47 to 0.66 of the hour's start. What a change in place takes until slurmctld is told, and its new process, where there
-is no quiet-configured: 163 and 35 ms beside a look of 41 (10 changes), 151 and 29 beside 32 (20).
+What slurm-operator's passes take, where there is neither quiet-slinky nor quiet-shrunk: 28.2 and 12.3 ms beside a
+start of slurmctld of 97, 23.5 and 11.0 beside 83, 19.6 and 11.8 beside 76, and 20.6 and 13.2 beside 62. To a patch of
+the reference operator two of these hours had 2.06 and 1.32, and 1.33 and 0.8. In 42 changes that met no pass, of nine
+other batches, both together were 0.47 to 0.66 of the hour's start. What a change in place takes until slurmctld is
+told, and its new process, where there is no quiet-configured: 163 and 35 ms beside a look of 41 (10 changes), 151 and
+29 beside 32 (20).
 
 Another hour may be like any of them, so each fit takes one of them, both parts of a pass the same.
 """

@@ -226,7 +226,7 @@ class OperatorPart:
                 poll_ns=poll_ns, poll_phase=self._poll_phase(poll_ns),
                 told_ns=world.start_times.told_ns if lists else None, marks_pods=lists,
                 taken_back=world.start_times.taken_back,
-                write=patch, heard_late=self._heard_late(),
+                write=patch, event=world.draw("operator-event"), heard_late=self._heard_late(),
                 gather=(lambda: self._told() // 4) if lists else (lambda: GATHER_NS),
                 pre_stop=(lambda: SLINKY_PRE_STOP_NS) if lists else world.draw("pre-stop"),
                 requeue_factor=world.factor("operator-requeue"),

@@ -69,6 +69,22 @@ def told_by_kubernetes(at_ms: int, reason: str, about: str) -> Event:
     return Event(at_ms * MS, Kind.KUBE_EVENT, "collector", detail=json.dumps({"reason": reason, "about": about}))
 
 
+def test_events_that_a_pass_writes_tell_what_one_takes() -> None:
+    """Four in 15 ms, on the mean. Neither two, nor those of slurm-operator or a kubelet, nor what comes before the
+    first step, behind an action, or so late that it is another pass."""
+    step = Event(0, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": {"kind": "operator.scale"}}))
+    early = [told_by_kubernetes(-100 + 9 * n, "Created", "NodeSet/w") for n in range(5)]
+    chain = [told_by_kubernetes(200 + 5 * n, "ScaleIn", "NodeSet/w") for n in range(4)]
+    two = [told_by_kubernetes(400, "Created", "NodeSet/w"), told_by_kubernetes(410, "Created", "NodeSet/w")]
+    other = [told_by_kubernetes(500 + n, why, "NodeSet/w") for n, why in enumerate(("NodeCordon",) * 4)]
+    kubelets = [told_by_kubernetes(600 + n, "Created", f"Pod/w-{n}") for n in range(4)]
+    later = [told_by_kubernetes(ms, "ScaleIn", "NodeSet/w") for ms in (700, 710, 811, 821)]
+    acted = [told_by_kubernetes(1100, "ScaleIn", "NodeSet/w"), told_by_operator("w-0", 1105),
+             *(told_by_kubernetes(ms, "ScaleIn", "NodeSet/w") for ms in (1110, 1115))]  # fmt: skip
+    rows = rows_of_events([*early, step, *chain, *two, *other, *kubelets, *later, *acted])
+    assert list(operator_spans.operator_events(rows)) == [((0, 0), (pytest.approx(13 / 3), pytest.approx(17 / 3)))]
+
+
 def test_a_cordon_tells_what_a_pass_takes_beside_its_look() -> None:
     """20 ms until the event, a look of 1 s apart, and 12 until slurmctld's line. Neither a pass that was under way,
     nor one of another event, nor a second event of the same."""

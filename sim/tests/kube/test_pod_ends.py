@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 import pytest
@@ -68,7 +68,7 @@ def test_an_end_beside_others_takes_longer(alone_ms: int, beside_ms: int) -> Non
     seen = ends(run(SCENARIOS / "operator" / "op-delete.yaml", told))
     took_ms = sorted((end["told"] - end["slurmd.stopped"]) / MS for end in seen)
     assert took_ms[0] == pytest.approx(alone_ms, abs=25)
-    assert took_ms[-1] == pytest.approx(alone_ms + 2 * beside_ms, abs=30)
+    assert median(took_ms[1:]) == pytest.approx(alone_ms + 2 * beside_ms, abs=30)
 
 
 def test_a_deletion_right_behind_a_label_waits_for_a_relist() -> None:
@@ -84,10 +84,10 @@ def test_a_deletion_right_behind_a_label_waits_for_a_relist() -> None:
 
 
 def test_a_relist_is_when_the_recording_has_it() -> None:
-    """op-delete #11: its idle workers were stopped 0.91 to 0.98 s behind their deletions, and gone 1.95 to 2.0 s."""
+    """op-delete #11: its kubelets' relists of 14.147 s came before the word that they stop the idle workers."""
     for number in range(4):
         idle = ends(replicated(SCENARIOS / "operator" / "op-delete.yaml", "11", number))[:3]
-        assert all((end["stopped"] - end["deleted"]) / SECOND == pytest.approx(0.94, abs=0.1) for end in idle)
+        assert all(end["stopped"] / SECOND == pytest.approx(14.165, abs=0.03) for end in idle)
 
 
 def removed_behind_ms(rows: Iterable[tuple[int, str]]) -> list[float]:

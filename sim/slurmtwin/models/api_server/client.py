@@ -120,6 +120,11 @@ class Client:
         said = KubeEvent(Meta(name=about), reason, about, message, count, self.clock.now_ns)
         self._send(partial(self.server.note, said), None)
 
+    def tell(self, about: str, why: tuple[str, str], took_ns: int, done: Done) -> None:
+        """Write an Event (its reason, its message) whose writer waits; a request of so long, each an object."""
+        said = KubeEvent(Meta(name=about), why[0], about, why[1], 1, self.clock.now_ns)
+        self._leave((took_ns // 2, took_ns - took_ns // 2, partial(self.server.note, said), done))
+
     # the way
 
     def _lives(self, verb: str, kind: type, key: str) -> bool:

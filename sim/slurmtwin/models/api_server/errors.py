@@ -29,3 +29,8 @@ class TooManyRequestsError(ApiError):
 
 class UnreachableError(ApiError):
     """No answer: the server is down, or the network between is cut."""
+
+
+def refused(answer: object) -> bool:
+    """A write failed; to a writer of a status it is no failure that the object is gone."""
+    return isinstance(answer, ApiError) and not isinstance(answer, NotFoundError)
