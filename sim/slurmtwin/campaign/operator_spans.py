@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import dropwhile, pairwise
 from typing import TYPE_CHECKING, Final
 
-from slurmtwin.campaign.pod_spans import Interval, bounds
+from slurmtwin.campaign.pod_spans import STARTED_MS, Interval, bounds
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.worlds.pod_faults import REQUEST_NS
 from slurmtwin.worlds.pod_operator import GATHER_NS, IN_PLACE_GATHERS, IN_PLACE_NS
@@ -24,6 +24,7 @@ PASS_NS: Final = 400 * MS
 CORDONS: Final = ("NodeCordon", "ScalingDown")
 """Reasons of the event that slurm-operator writes before it cordons a pod (nodeset_sync.go syncCordon(),
 syncNodeSetPods())."""
+STARTED: Final = "Started container slurmd"
 REASONS: Final = frozenset(map(str, Why))
 """Of Events of the reference operator."""
 LOOK_NS: Final = SECOND
@@ -82,6 +83,18 @@ def _each_took(chain: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     if len(chain) > 2:
         took_ns, more = chain[-1].t_ns - chain[0].t_ns, len(chain) - 1
         yield (0.0, 0.0), ((took_ns - WATCHED_NS) / MS / more, (took_ns + WATCHED_NS) / MS / more)
+
+
+def limited_starts(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each worker that is made behind the first step: its container's start, as its kubelet tells it, and slurmd's
+    first line."""
+    started: dict[str, Row] = {}
+    for row in dropwhile(lambda row: row.kind != "fault.injected", rows):
+        if row.kind == "kube.event" and row.actor == "collector" and row.details.get("message") == STARTED:
+            started[_about(row).partition("/")[2]] = row
+        elif row.kind == "slurmd.started" and row.node in started:
+            at_ms = started.pop(row.node).t_ns / MS
+            yield (at_ms - STARTED_MS, at_ms), bounds(row)
 
 
 def operator_looks(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:

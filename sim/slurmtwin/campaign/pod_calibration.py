@@ -29,6 +29,7 @@ from slurmtwin.campaign.operator_spans import (
     cordons_done,
     cordons_told,
     hooks,
+    limited_starts,
     node_changes,
     operator_events,
     operator_looks,
@@ -57,6 +58,7 @@ from slurmtwin.engine.random_streams import generator
 from slurmtwin.models.slurm_pods.slurmd_program import CONFIG_TRIES
 from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_SCHEMA
+from slurmtwin.worlds.pod_limits import LIMITED
 
 if TYPE_CHECKING:
     from slurmtwin_reports.history import History, Row
@@ -129,6 +131,9 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
         elif under_operator(folder):
             _read_mounts(seen, run, rows)
             _read_passes(seen, run, rows)
+            if manifests[folder].software["operator"].get("name") == LIMITED:
+                for began, served in limited_starts(rows):
+                    seen.add("slurmd-limited", run, began, served)
         else:
             _read_restarts(seen, run, history, rows)
     before = {folder: read_manifest(folder) for folder in under_operators}

@@ -57,6 +57,7 @@ DURATIONS: Final[dict[str, str]] = {
     "volume-fill": "a job writes a MiB into a volume in memory, the kill at its end included",
     "rest-change": "an operator asks slurmrestd for a change of a node until slurmctld has made it",
     "pod-patch": "an operator writes something on a pod until it has the answer",
+    "slurmd-limited": "a worker's container starts until slurmd serves, under the reference operator's CPU limit",
     "operator-event": "the reference operator writes an Event, of those that a pass writes one by one",
     "cordon-told": "a machine is cordoned or a node set shrinks until slurm-operator tells it, less the look between",
     "cordon-done": "that event is there until slurmctld has drained the worker",

@@ -84,6 +84,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "pod-patch": (15.3, 0.45),
     "operator-look": (35.0, 0.35),
     "operator-event": (4.5, 0.5),
+    "slurmd-limited": (639.0, 0.13),
     "burst-request": (25.6, 0.38),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
@@ -115,10 +116,11 @@ cluster, on a host with background work of the lowest priority alone: 20 starts 
 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that was made ten runs took
 4.7 to 12 ms of CPU a step. volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
 the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
-once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch, operator-look and operator-event are
-the median of the ten batches (of the last thirteen) that have quiet-operated; in the two earlier ones a change and a
-patch take as much more as slurmctld's start does (0.045 and 0.185 of it in those ten), an event 0.3 of a patch (0.2 to
-0.4 in the thirteen), with the tails of writes by their plans. relist is that
+once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event
+and slurmd-limited are the median of the batches that have quiet-operated, ten of them and for the last two thirteen; in
+the two earlier ones a change and a patch take as much more as slurmctld's start does (0.045 and 0.185 of it in those
+ten), with the tails of writes by their plans, an event 0.3 of a patch (0.2 to 0.4 in the thirteen), and slurmd under
+its limit 7.8 times as long as without (6.7 to 8.4). relist is that
 of the second batch. burst-request
 is that of 30 patches on a cluster whose operator
 had two workers (burst_requests): 16 to 74 ms, where one of a server that runs takes 7.8; on an idle cluster 8 to 43
@@ -144,12 +146,14 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_2026_11_21.json": {
         **_LOADED,
         "container-start-behind": (223.0, 0.46),
+        "slurmd-limited": (728.0, 0.13),
         "pre-stop": (463.0, 0.22),
         "stop-told": (444.0, 0.3),
     },
     "pod_durations_2026_11_22.json": {
         **_LOADED,
         "container-start-behind": (169.0, 0.3),
+        "slurmd-limited": (793.0, 0.13),
         "pre-stop": (475.0, 0.22),
         "stop-told": (361.0, 0.3),
     },
@@ -216,6 +220,7 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "stepd.lingers": (6, 800),
     "slurmctld.orders_first": (8, 32),
     "standby.stalls": (8, 131),
+    "script.waits": (34, 122),
 }
 """What happens now and then -> (how often it did, of how many times).
 

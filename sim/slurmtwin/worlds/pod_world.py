@@ -49,7 +49,7 @@ from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
 from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, possible_shares, usual_durations
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS, ClusterFaults
-from slurmtwin.worlds.pod_limits import growth, late_fill, limited_start
+from slurmtwin.worlds.pod_limits import growth, late_fill, limited_launch, limited_script, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
 from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
@@ -162,8 +162,9 @@ class PodWorld(TwinWorld):
     def _noise(self, streams: RandomStreams) -> HostNoise | None:  # noqa: ARG002  its streams have names
         one_host = self._times.submit_ns and self.has(OF_BURSTS)  # else nothing says that nodes share a machine
         among_ns = self.draw(OF_BURSTS) if one_host else None
-        launch, notice, lingers = self.draw("script-launch"), self.draw("exit-notice"), self.happens("stepd.lingers")
-        return HostNoise(launch, notice, lingers, among_ns, dict(self._times.script_ns))
+        notice, lingers = self.draw("exit-notice"), self.happens("stepd.lingers")
+        launch, waits = limited_launch(self, self._pods), limited_script(self, self._pods)
+        return HostNoise(launch, notice, lingers, among_ns, waits, dict(self._times.script_ns))
 
     def happens(self, name: str) -> Callable[[], bool]:
         """What comes now and then: how often is drawn once, whether each time."""

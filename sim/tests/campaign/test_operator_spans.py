@@ -85,6 +85,21 @@ def test_events_that_a_pass_writes_tell_what_one_takes() -> None:
     assert list(operator_spans.operator_events(rows)) == [((0, 0), (pytest.approx(13 / 3), pytest.approx(17 / 3)))]
 
 
+def test_a_worker_that_is_made_tells_how_long_slurmd_takes_under_its_limit() -> None:
+    """From the kubelet's event, which comes up to 50 ms behind the start. Not one that is made with the cluster."""
+
+    def started(at_ms: int, node: str) -> Event:
+        said = {"reason": "Started", "about": f"Pod/{node}", "message": "Started container slurmd"}
+        return Event(at_ms * MS, Kind.KUBE_EVENT, "collector", detail=json.dumps(said))
+
+    def serves(at_ms: int, node: str) -> Event:
+        return Event(at_ms * MS, Kind.SLURMD_STARTED, "slurmd", node=node, t_err_ns=MS)
+
+    step = Event(0, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": {"kind": "operator.scale"}}))
+    rows = [started(-900, "w-0"), step, serves(10, "w-0"), started(100, "w-1"), started(150, "w-2"), serves(700, "w-1")]
+    assert list(operator_spans.limited_starts(rows_of_events(rows))) == [((50, 100), (699, 701))]
+
+
 def test_a_cordon_tells_what_a_pass_takes_beside_its_look() -> None:
     """20 ms until the event, a look of 1 s apart, and 12 until slurmctld's line. Neither a pass that was under way,
     nor one of another event, nor a second event of the same."""

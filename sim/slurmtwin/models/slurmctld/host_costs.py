@@ -79,5 +79,7 @@ class HostNoise:
     """A run that shared its node has ended, and TERMINATE still finds its slurmstepd; None: never."""
     among_ns: Callable[[], int] | None = None
     """Launches that begin together take so many times their number on the mean; None: as one alone."""
+    waits_ns: Callable[[], int] | None = None
+    """A script that has begun goes on so much later; None: at once."""
     script_ns: dict[int, int] = field(default_factory=dict)
     """Job -> when its next script begins, where a recording tells; each is taken once."""

@@ -213,7 +213,9 @@ class BatchJob:
         self._emit(Kind.SCRIPT_STARTED, None)
         self._call = None
         if self._left_ns is not None and not self.stopped:
-            self._call = self._side.env.call_in(self._left_ns, self._exit)
+            noise = self._side.noise
+            waits_ns = noise.waits_ns() if noise is not None and noise.waits_ns is not None else 0
+            self._call = self._side.env.call_in(waits_ns + self._left_ns, self._exit)
 
     def _exit(self, _argument: object) -> None:
         self.exit_code = self.request.exit_code

@@ -1,0 +1,104 @@
+"""A CPU limit of 50m is a quota: slurmd's start, a job's launch and a script's first sleep under the reference
+operator (worlds/pod_limits.py)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from replicated_runs import SCENARIOS, replicated
+
+from slurmtwin.contract.clock import MS
+from slurmtwin.contract.pods import PodsSection
+from slurmtwin.contract.quantity import milli_cpu
+from slurmtwin.engine.random_streams import RandomStreams
+from slurmtwin.worlds.pod_durations import SHARES
+from slurmtwin.worlds.pod_limits import (
+    LIMITED,
+    WAITS_NS,
+    WORKER_MILLI_CPU,
+    limited_launch,
+    limited_script,
+    limited_start,
+)
+from slurmtwin_reports.history import Row, rows_of_events
+from slurmtwin_reports.load import load_run
+
+E2E = Path(__file__).parents[3] / "e2e" / "operators" / LIMITED / "operator.yaml"
+ALONE_MS = {"script-launch": 33, "slurmd-start": 50, "slurmd-limited": 600}
+
+
+def world() -> Any:
+    return SimpleNamespace(
+        streams=RandomStreams(7),
+        cluster=SimpleNamespace(conf=SimpleNamespace(version="26.05")),
+        draw=lambda name: lambda: ALONE_MS[name] * MS,
+        happens=lambda name: lambda: name == "script.waits",
+    )
+
+
+def test_the_limit_is_that_of_the_recorded_workers() -> None:
+    """e2e/operators/reference/operator.yaml."""
+    made = yaml.safe_load(E2E.read_text(encoding="utf-8"))["create"]
+    [workers] = [one for one in made if one["kind"] == "NodeSet"]
+    assert milli_cpu(workers["spec"]["cpu"]) == WORKER_MILLI_CPU
+
+
+def test_a_launch_of_33_ms_takes_two_to_three_periods_more_under_the_limit() -> None:
+    """20 ms of CPU, 5 of them in each 100 ms; recorded 118 to 506 ms. Without the limit it is as it was."""
+    limited, usual = (limited_launch(world(), PodsSection(operator=name)) for name in (LIMITED, "slinky"))
+    drawn = [limited() / MS for _ in range(400)]
+    assert 215 <= min(drawn) <= max(drawn) <= 320
+    assert usual() == 33 * MS
+
+
+def test_slurmds_start_is_measured_under_it() -> None:
+    """Without a limit, and under that of a pod without an operator, it goes by slurmd's own."""
+    starts = {name: limited_start(world(), PodsSection(operator=name)) for name in (LIMITED, "slinky")}
+    assert (starts[LIMITED](), starts["slinky"]()) == (600 * MS, 50 * MS)
+
+
+def test_a_script_waits_now_and_then_for_the_next_period() -> None:
+    """34 of 122, by 97 ms; elsewhere none does."""
+    waits = limited_script(world(), PodsSection(operator=LIMITED))
+    assert waits is not None
+    assert waits() == WAITS_NS
+    assert limited_script(world(), PodsSection(operator="slinky")) is None
+    assert SHARES["script.waits"] == (34, 122)
+
+
+def spans(rows: Iterable[Row], first: tuple[str, str], last: str) -> list[float]:
+    """In ms, from a row of a kind (with that text in a detail) to the next of another kind of the same node or job."""
+    kind, text = first
+    begun: dict[object, int] = {}
+    out = []
+    for row in rows:
+        name = str(row.details.get("about", "")).partition("/")[2] or row.node if kind == "kube.event" else row.job_id
+        if (
+            row.kind == kind
+            and row.t_ns > 0
+            and text in str(row.details.get("message", ""))
+            and row.actor != "apiserver"
+        ):
+            begun[name] = row.t_ns
+        key = row.node if kind == "kube.event" else row.job_id
+        if row.kind == last and key in begun:
+            out.append((row.t_ns - begun.pop(key)) / MS)
+    return out
+
+
+def test_new_workers_serve_as_late_as_recorded() -> None:
+    """op-rolling-update #14 to #17, 16 workers: 459 to 971 ms."""
+    recorded, twins = [], []
+    for number in ("14", "15", "16", "17"):
+        folder = SCENARIOS / "recordings" / "op-rolling-update" / "26.05" / "pods" / number
+        seen = rows_of_events(replicated(SCENARIOS / "operator" / "op-rolling-update.yaml", number))
+        for rows, out in ((load_run(folder).rows(), recorded), (seen, twins)):
+            out += spans(rows, ("kube.event", "Started container slurmd"), "slurmd.started")
+    assert len(recorded) == 16
+    assert statistics.median(twins) == pytest.approx(statistics.median(recorded), rel=0.15)
