@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.carrying import Carrying, elected_in_ns
-from slurmtwin.adapters.manifests import HASH, applied_of, pod_of
-from slurmtwin.adapters.patches import FINALIZER, PLACED, cordoned, labelled, locked, placed, unready, with_finalizer
+from slurmtwin.adapters.manifests import HASH
+from slurmtwin.adapters.patches import FINALIZER, PLACED, placed, unready
+from slurmtwin.adapters.performing import Performer
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
 from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import MS
-from slurmtwin.contract.events import Kind
 from slurmtwin.engine.daemon_clock import DaemonClock
-from slurmtwin.engine.event_sink import text_of
 from slurmtwin.models.api_server.client import Client
-from slurmtwin.models.api_server.errors import AlreadyExistsError, ApiError, refused
+from slurmtwin.models.api_server.errors import refused
 from slurmtwin.models.api_server.informer import Informer
 from slurmtwin.models.api_server.objects import Custom, DisruptionBudget, Meta, Node, Pod, Service
 from slurmtwin.models.api_server.work_queue import WorkQueue
@@ -55,8 +54,6 @@ HEARD_NS: Final = 5 * MS
 _POLICY: Final = Policy()
 Looked = tuple[tuple[PodView, ...], tuple[KubeNode, ...]]
 """Pods and machines as a pass sees them."""
-Done = Callable[[str], None]
-"""Called with "" or the error of an action."""
 
 
 class Operator(OperatorPod):
@@ -167,6 +164,8 @@ class _Process:
         """uid of a node set -> its pods as the last pass found them."""
         self._in_place: set[str] = set()
         """uids of pods that are seen to have been told of their place, which nobody takes back."""
+        self._ending: dict[str, Callable[[Finished], None]] = {}
+        """Key of a node set -> what a recorded pass has still to do."""
         self._told: dict[str, tuple[a.Reason, ...]] = {}
         """uid of a node set -> reasons of the last pass that came to its end."""
         self._turn = 0
@@ -174,6 +173,10 @@ class _Process:
         self._decided: _Deciding | None = None
         """A pass that has decided and has not come to its end."""
         self._queue = self._new_queue()
+        self._performer = Performer(
+            self.clock, self.client, operator._server, self._port, operator._sink, carrying, operator._switches,
+            operator.acted, lambda key: self._queue.add(key),
+        )  # fmt: skip
         for informer in self.informers:
             informer.start()
         if carrying.poll_after_failure:
@@ -206,13 +209,26 @@ class _Process:
         self._queue = self._new_queue()
         others, decided = self._other_states().union(self._carrying.taken_back), self._decided
         for item in self.sets:
+            labels: list[a.Action] = []
             if decided is not None and decided.item.meta.uid == item.meta.uid:
                 if decided.status is not None:
                     self._write_status(item, decided.status)
-                self._act(item, decided.labels, _nothing)
+                labels = decided.labels
             self._write_conditions(item, self._found_by(item), others)
+            self._ending[item.meta.key] = partial(self._end, item, len(others), labels)
+            self._queue.add(item.meta.key)
+
+    def _end(self, item: Custom, others: int, labels: list[a.Action], finished: Finished) -> None:
+        """A recorded pass whose status is there has its answer, and writes pods one by one."""
+        write = self._carrying.write
+
+        def over(_good: bool) -> None:
             self._queue.add(item.meta.key)
             self._heard_late(item)
+            finished(True)
+
+        rest_ns = write() // 2 + sum([write() for _ in range(others)])
+        self.clock.call_in(self._o._server.took_ns(rest_ns), lambda _: self._performer.act(item, labels, over))
 
     def _take_back(self, names: frozenset[str]) -> None:
         """A recorded pass before that one wrote these pods' conditions as it had found them."""
@@ -255,6 +271,9 @@ class _Process:
     # a pass
 
     def _pass(self, key: str, finished: Finished) -> None:
+        if key in self._ending:
+            self._ending.pop(key)(finished)
+            return
         if not all(informer.synced for informer in self.informers):
             self.clock.call_in(100 * MS, lambda _: self._pass(key, finished))
             return
@@ -304,10 +323,10 @@ class _Process:
             if refused(answer):
                 acted(False)
             else:
-                self._act(item, actions, acted)
+                self._performer.act(item, actions, acted)
 
         if marks_pods or memory == made.memory:  # slurm-operator has none to store before it acts
-            self._act(item, actions, acted)
+            self._performer.act(item, actions, acted)
         else:
             self._write_status(item, {**item.status, "memory": made.memory}, stored)
 
@@ -367,9 +386,9 @@ class _Process:
         over = partial(self._over, deciding, len(others))
         if writes_ns:
             took_ns = self._o._server.took_ns(writes_ns)
-            self.clock.call_in(took_ns, lambda _: self._act(item, deciding.labels, over))
+            self.clock.call_in(took_ns, lambda _: self._performer.act(item, deciding.labels, over))
         else:
-            self._act(item, deciding.labels, over)
+            self._performer.act(item, deciding.labels, over)
 
     def _over(self, deciding: _Deciding, others: int, good: bool) -> None:
         """The pass has ended; others: nodes whose states were written on pods."""
@@ -481,118 +500,6 @@ class _Process:
             if item.meta.labels.get(NODE_SET) == meta.name
         )
 
-    # actions
-
-    def _act(self, item: Custom, actions: list[a.Action], finished: Finished) -> None:
-        if not actions:
-            finished(True)
-            return
-        action = actions.pop(0)
-
-        def done(error: str) -> None:
-            skipped = error == "skipped"
-            self._tell(action, error)
-            if self._o.acted():
-                return
-            if error and not skipped and self._o._switches.failed_action == "stop":
-                finished(False)
-            else:
-                self._act(item, actions, finished)
-
-        guard = getattr(action, "only_if", None)
-        if guard is None:
-            self._perform(item, action, done)
-        else:
-            self._guarded(guard, item, action, done)
-
-    def _tell(self, action: a.Action, error: str) -> None:
-        kind = Kind.ACTION_FAILED if error not in ("", "skipped") else Kind.ACTION_ISSUED
-        subject = str(getattr(action, "node", "") or getattr(action, "name", ""))
-        detail = _said(action.do, error or "done", str(getattr(action, "kind", "")))
-        self._o._sink.emit(self.clock.now_ns, kind, "operator", None, subject or None, None, None, detail)
-
-    def _guarded(self, guard: a.Guard, item: Custom, action: a.Action, done: Done) -> None:
-        """Read the node again just before; nothing is done when it cannot be read."""
-        space = item.meta.namespace
-        if guard.no_pod and self._o._server.find(Pod, f"{space}/{guard.node}") is not None:
-            done("skipped")
-            return
-
-        def looked(record: SlurmNode | None, answered: bool) -> None:
-            if not answered:
-                done("slurmrestd does not answer")
-            elif guard.met_by(record):
-                self._perform(item, action, done)
-            else:
-                done("skipped")
-
-        self._port.look(guard.node, looked)
-
-    def _perform(self, item: Custom, action: a.Action, done: Done) -> None:
-        """One action; done("") or its error."""
-        if self._carrying.marks_pods and isinstance(action, (a.DrainNode, a.ResumeNode)):
-            self._queue.add(item.meta.key)
-        if isinstance(action, a.DrainNode):
-            self._port.update(action.node, "DRAIN", action.reason, done)
-        elif isinstance(action, a.ResumeNode):
-            self._port.update(action.node, "UNDRAIN" if action.undrain else "RESUME", "", done)
-        elif isinstance(action, a.CommentNode):
-            self._port.comment(action.node, action.comment, done)
-        elif isinstance(action, a.DeleteSlurmNode):
-            self._port.delete(action.node, done)
-        else:
-            self._ask_kube(item, action, _answer(done))
-
-    def _ask_kube(self, item: Custom, action: a.Action, done: Callable[[Any], None]) -> None:
-        client, space = self.client, item.meta.namespace
-        if isinstance(action, a.CreatePod):
-            how = self._carrying
-            pod = pod_of(action.manifest, how.env, how.readiness_factor, how.pre_stop(), how.sidecars)
-            client.call(f"create Pod {pod.meta.key}", lambda: self._create(item, pod, action.at_most), done)
-        elif isinstance(action, a.DeleteObject):
-            kind = {"Pod": Pod, "PodDisruptionBudget": DisruptionBudget, "Service": Service}.get(action.kind, Pod)
-            client.delete(kind, f"{space}/{action.name}", uid=action.uid, done=done)
-        elif isinstance(action, a.LabelPod):
-            client.patch(Pod, f"{space}/{action.name}", lambda p: labelled(p, action), done, uid=action.uid)
-        elif isinstance(action, a.CordonNode):
-            client.patch(Node, action.node, lambda n: cordoned(n, action.on), done)
-        elif isinstance(action, a.LockNode):
-            client.patch(Node, action.node, lambda n: locked(n, action.state, self.clock.now_ns), done)
-        elif isinstance(action, a.DeleteNode):
-            client.delete(Node, action.node, uid=action.instance, done=done)
-        elif isinstance(action, a.SetFinalizer):
-            key = f"NodeSet/{item.meta.key}"
-            client.patch(Custom, key, lambda c: with_finalizer(c, action.on), done, uid=item.meta.uid)
-        elif isinstance(action, a.Apply):
-            self._apply(item, action, done)
-        else:
-            done(ApiError(f"{action.do}: not carried here"))
-
-    def _create(self, item: Custom, pod: Pod, at_most: int) -> Pod:
-        """At the server: no more pods of the set than the core counted with."""
-        mine = [
-            p for p in self._o._server.list_of(Pod)
-            if p.meta.namespace == item.meta.namespace and p.meta.labels.get(NODE_SET) == item.meta.name
-        ]  # fmt: skip
-        if 0 <= at_most <= len(mine):
-            raise AlreadyExistsError("there are as many pods as there shall be")
-        return self._o._server.create(pod)
-
-    def _apply(self, item: Custom, action: a.Apply, done: Callable[[Any], None]) -> None:
-        """A budget or a Service, as a patch or a creation."""
-        made = applied_of(action, item.meta.namespace, item.meta.name)
-        self.client.create(made, lambda answer: done(None if isinstance(answer, AlreadyExistsError) else answer))
-
-
-@lru_cache(maxsize=256)
-def _said(do: str, outcome: str, about: str) -> str:
-    said = {"do": do, "outcome": outcome}
-    return text_of(said | ({"object": about} if about else {}))
-
 
 def _nothing(*_: object) -> None:
     return None
-
-
-def _answer(done: Done) -> Callable[[Any], None]:
-    return lambda answer: done(str(answer) if isinstance(answer, ApiError) else "")

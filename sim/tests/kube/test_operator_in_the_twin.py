@@ -396,15 +396,22 @@ def test_a_step_is_at_the_server_when_its_recorded_request_was(name: str, monkey
     assert 0 < heard[0] - fault_ns <= 8 * MS
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_behind_a_recorded_status_comes_one_pass_and_one_more_if_its_last_write_is_heard_of_late(late: bool) -> None:
-    """The pods that were written bring the one."""
-    played = Played("x33-slinky", heard_late=lambda: late)
+@pytest.mark.parametrize(("late", "write_ms"), [(False, 0), (True, 0), (False, 300)])
+def test_behind_a_recorded_status_comes_one_pass_and_one_more_if_its_last_write_is_heard_of_late(
+    late: bool, write_ms: int
+) -> None:
+    """The pods that were written bring the one, when the recorded pass has had the answer to its status (half a
+    request) and to them, one each."""
+    played = Played("x33-slinky", heard_late=lambda: late, write=lambda: write_ms * MS)
     added: list[int] = []
 
     class Noted:
-        def add(self, _key: str) -> None:
+        process: _Process
+
+        def add(self, key: str) -> None:
             added.append(played.world.env.now_ns)
+            if len(added) == 1:
+                self.process._pass(key, lambda _good: None)
 
         def add_after(self, _key: str, _pause_ns: int) -> None:
             """What comes later in the run is nobody's concern."""
@@ -413,9 +420,14 @@ def test_behind_a_recorded_status_comes_one_pass_and_one_more_if_its_last_write_
         assert played.world.kube.operator is not None
         [process] = played.world.kube.operator.operator._processes
         assert isinstance(process, _Process)
+        Noted.process = process
         process._new_queue = Noted  # type: ignore[method-assign, assignment]
+        process._other_states = lambda: frozenset(("w-0", "w-1"))  # type: ignore[method-assign]
         process._stand(None)
 
     played.world.env.call_at(10 * SECOND, stands)
     played.run()
-    assert sum(10 * SECOND <= at_ns <= 10 * SECOND + HEARD_NS for at_ns in added) == 1 + late
+    ends_ns = 10 * SECOND + 5 * write_ms * MS // 2
+    assert added[0] == 10 * SECOND
+    assert [at_ns for at_ns in added[1:] if at_ns < ends_ns] == []
+    assert sum(ends_ns <= at_ns <= ends_ns + HEARD_NS for at_ns in added[1:]) == 1 + late
