@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from replicated_runs import SCENARIOS, replicated
 
+from slurmtwin.adapters.operator_process import _Process
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.models.api_server.errors import NotFoundError, UnreachableError, refused
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 from slurmtwin_operator.core.actions import Why
@@ -81,3 +83,57 @@ def test_the_status_and_the_next_pass_come_behind_its_events() -> None:
     assert deleting[110] - deleting[10] == pytest.approx(count * 100 * MS, abs=10 * MS)
     drained = {ms: first(rows, Kind.NODE_DRAINED) for ms, rows in seen.items()}
     assert drained[110] == drained[10]
+
+
+def passes(rest_down: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """When each pass over op-rest-away's node set ended, and whether it was good."""
+    path = SCENARIOS / "operator" / "op-rest-away.yaml"
+    ended: list[tuple[int, bool]] = []
+    begun = _Process._pass
+
+    def noted(process: _Process, key: str, finished: Any) -> None:
+        def over(good: bool) -> None:
+            ended.append((process.clock.now_ns, good))
+            finished(good)
+
+        begun(process, key, over)
+
+    monkeypatch.setattr(_Process, "_pass", noted)
+    scenario = load_scenario(path)
+    assert scenario.pods is not None
+    pods = scenario.pods.model_copy(update={"switches": {**scenario.pods.switches, "rest_down": rest_down}})
+    run_scenario(scenario.model_copy(update={"pods": pods}), path.parent, TwinOptions(keep=True, still=True))
+    return ended
+
+
+def test_a_pass_that_ends_where_slurmrestd_is_away_has_failed_whatever_it_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its status is written or the same, and it is tried again by its back-off (rest_down stop-pass)."""
+    away = [good for at_ns, good in passes("stop-pass", monkeypatch) if 20 * SECOND < at_ns < 60 * SECOND]
+    assert away
+    assert not any(away)
+
+
+def test_a_pass_that_goes_on_without_slurmrestd_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rest_down go-on, as it was recorded."""
+    away = [good for at_ns, good in passes("go-on", monkeypatch) if 20 * SECOND < at_ns < 60 * SECOND]
+    assert away
+    assert all(away)
+
+
+def test_the_status_of_a_node_set_that_is_gone_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """op-delete: the last pass takes its finalizer away; the API server knows the set no more."""
+    ended: list[bool] = []
+    over = _Process._over
+
+    def noted(process: _Process, deciding: Any, others: int, good: bool) -> None:
+        ended.append(good)
+        over(process, deciding, others, good)
+
+    monkeypatch.setattr(_Process, "_over", noted)
+    run()
+    assert ended
+    assert all(ended)
+    assert not refused(NotFoundError("gone"))
+    assert refused(UnreachableError("away"))

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from replicated_runs import SCENARIOS, replicated
 
+from slurmtwin.campaign import pod_calibration
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.quantity import milli_cpu
@@ -102,3 +103,22 @@ def test_new_workers_serve_as_late_as_recorded() -> None:
             out += spans(rows, ("kube.event", "Started container slurmd"), "slurmd.started")
     assert len(recorded) == 16
     assert statistics.median(twins) == pytest.approx(statistics.median(recorded), rel=0.15)
+
+
+def test_scripts_of_replications_last_their_time_or_97_ms_more() -> None:
+    """op-delete's job of 40 s, in 30 replications: about as many wait as recorded."""
+    lasted_ms = []
+    for number in range(30):
+        rows = rows_of_events(replicated(SCENARIOS / "operator" / "op-delete.yaml", "10", number))
+        ends = {row.kind: row.t_ns for row in rows if row.job_id == 1 and row.kind.startswith("script.")}
+        lasted_ms.append((ends["script.ended"] - ends["script.started"]) // MS)
+    assert set(lasted_ms) == {40_000, 40_097}
+    assert 3 <= lasted_ms.count(40_097) <= 15
+
+
+def test_workers_of_slurm_operator_tell_nothing_of_that_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever starts its quiet runs show; those of quiet-operated count."""
+    monkeypatch.setattr(pod_calibration, "limited_starts", lambda _rows: iter([((0.0, 50.0), (600.0, 602.0))]))
+    for name, number, told in (("quiet-shrunk", "1", False), ("quiet-operated", "17", True)):
+        folder = SCENARIOS / "recordings" / name / "26.05" / "pods" / number
+        assert ("slurmd-limited" in pod_calibration.measure([folder])["durations"]) is told
