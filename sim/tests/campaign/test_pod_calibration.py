@@ -397,7 +397,7 @@ def operated_run(folder: Path, bounds_ms: dict[str, int], software: dict[str, st
 def test_mounts_of_an_operators_pods_are_told_by_how_many_are_on_their_way(tmp_path: Path) -> None:
     """One alone, two, and three that are bound within half a second."""
     together = {"a": 25_000, "b": 32_000, "c": 32_100, "d": 39_000, "e": 39_100, "f": 39_200}
-    found = measure([operated_run(tmp_path / "a", together, {"operator": "0.1.0"})])["durations"]
+    found = measure([operated_run(tmp_path / "a", together, {"operator": {"name": "reference"}})])["durations"]
     counts = {name: entry["count"] for name, entry in found.items()}
     assert counts == {"volumes-mounted": 3, "volumes-mounted-alone": 1, "volumes-mounted-pair": 2}
     assert all(entry["median_ms"] == pytest.approx(700, abs=15) for entry in found.values())
