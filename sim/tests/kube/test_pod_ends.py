@@ -84,7 +84,7 @@ def test_a_deletion_right_behind_a_label_waits_for_a_relist() -> None:
 
 
 def test_a_relist_is_when_the_recording_has_it() -> None:
-    """op-delete #11: its kubelets' relists of 14.147 s came before the word that they stop the idle workers."""
+    """op-delete #11: its kubelets said 14.16 to 14.20 s that they stop the idle workers, behind a relist."""
     for number in range(4):
         idle = ends(replicated(SCENARIOS / "operator" / "op-delete.yaml", "11", number))[:3]
         assert all(end["stopped"] / SECOND == pytest.approx(14.165, abs=0.03) for end in idle)

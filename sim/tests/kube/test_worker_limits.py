@@ -4,7 +4,6 @@ operator (worlds/pod_limits.py)."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from replicated_runs import SCENARIOS, replicated
 
 from slurmtwin.campaign import pod_calibration
+from slurmtwin.campaign.operator_spans import limited_starts
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.quantity import milli_cpu
@@ -27,7 +27,7 @@ from slurmtwin.worlds.pod_limits import (
     limited_script,
     limited_start,
 )
-from slurmtwin_reports.history import Row, rows_of_events
+from slurmtwin_reports.history import rows_of_events
 from slurmtwin_reports.load import load_run
 
 E2E = Path(__file__).parents[3] / "e2e" / "operators" / LIMITED / "operator.yaml"
@@ -73,26 +73,6 @@ def test_a_script_waits_now_and_then_for_the_next_period() -> None:
     assert SHARES["script.waits"] == (34, 122)
 
 
-def spans(rows: Iterable[Row], first: tuple[str, str], last: str) -> list[float]:
-    """In ms, from a row of a kind (with that text in a detail) to the next of another kind of the same node or job."""
-    kind, text = first
-    begun: dict[object, int] = {}
-    out = []
-    for row in rows:
-        name = str(row.details.get("about", "")).partition("/")[2] or row.node if kind == "kube.event" else row.job_id
-        if (
-            row.kind == kind
-            and row.t_ns > 0
-            and text in str(row.details.get("message", ""))
-            and row.actor != "apiserver"
-        ):
-            begun[name] = row.t_ns
-        key = row.node if kind == "kube.event" else row.job_id
-        if row.kind == last and key in begun:
-            out.append((row.t_ns - begun.pop(key)) / MS)
-    return out
-
-
 def test_new_workers_serve_as_late_as_recorded() -> None:
     """op-rolling-update #14 to #17, 16 workers: 459 to 971 ms."""
     recorded, twins = [], []
@@ -100,7 +80,7 @@ def test_new_workers_serve_as_late_as_recorded() -> None:
         folder = SCENARIOS / "recordings" / "op-rolling-update" / "26.05" / "pods" / number
         seen = rows_of_events(replicated(SCENARIOS / "operator" / "op-rolling-update.yaml", number))
         for rows, out in ((load_run(folder).rows(), recorded), (seen, twins)):
-            out += spans(rows, ("kube.event", "Started container slurmd"), "slurmd.started")
+            out += [(sum(serves) - sum(runs)) / 2 for runs, serves in limited_starts(list(rows))]
     assert len(recorded) == 16
     assert statistics.median(twins) == pytest.approx(statistics.median(recorded), rel=0.15)
 
