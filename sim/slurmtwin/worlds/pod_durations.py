@@ -42,6 +42,7 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_694_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_26.json")),
     (1_795_737_600 * SECOND, Path(__file__).with_name("pod_durations_2026_11_27.json")),
     (1_795_769_100 * SECOND, Path(__file__).with_name("pod_durations_2026_11_27_0850.json")),
+    (1_795_783_200 * SECOND, Path(__file__).with_name("pod_durations_2026_11_27_1240.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, those of 25 November since 02:40,
@@ -203,6 +204,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_2026_11_26.json": {**_standby(76.3), "container-start-behind": (94.0, 0.1)},
     "pod_durations_2026_11_27.json": {**_standby(83.3), "container-start-behind": (139.0, 0.18)},
     "pod_durations_2026_11_27_0850.json": {**_standby(96.9), "container-start-behind": (171.0, 0.25)},
+    "pod_durations_2026_11_27_1240.json": {**_standby(84.2), "container-start-behind": (134.0, 0.22)},
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of
