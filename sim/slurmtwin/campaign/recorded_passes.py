@@ -2,7 +2,8 @@
 
 A poll wakes every object at once (slurmtwin_operator/shell/process.py poll()): a pass of the Cluster and one of the
 NodeSet ask slurmrestd within some milliseconds of each other. What else wakes a pass wakes one of the two, but for a
-change of their specs, which is the fault itself.
+change of their specs, which is the fault itself. A poll is a clock's: nothing but its process's end moves it by more than
+a look at all objects takes (each tenth one, 0.1 s), so later ones show where it stood as well.
 """
 
 from __future__ import annotations
@@ -60,17 +61,28 @@ def _pass(document: dict[str, Any], epoch_ns: int) -> Pass:
     return Pass(str(document["kind"]), began_ns, int(str(document["now_ns"])) - epoch_ns)
 
 
-def last_poll_ns(passes: Iterable[Pass], before_ns: int) -> int | None:
+def last_poll_ns(passes: Iterable[Pass], before_ns: int, lives_on: bool = False) -> int | None:
     """The last poll before that time which passes show; None where none does.
 
     Two passes at once are one. So are two that begin nearly at once, or that others kept waiting, where two more do so
-    a whole number of periods later.
+    a whole number of periods later. Where nothing before that time is one, and the operator's process lives on, two
+    such pairs behind it show its clock: the most punctual ones, taken back by whole periods.
     """
     known = list(passes)
     pairs = _pairs(known)
     early = [at_ns for at_ns in pairs if at_ns < before_ns]
-    again = [at_ns for at_ns in early if any(_a_poll_later(at_ns, later_ns) for later_ns in pairs)]
-    return max([*again, *_at_once(known, before_ns)], default=None)
+    again = [at_ns for at_ns in early if any(_late_ns(at_ns, later_ns) <= BUSY_NS for later_ns in pairs)]
+    shown = max([*again, *_at_once(known, before_ns)], default=None)
+    return _by_later_ones(pairs, before_ns) if shown is None and lives_on else shown
+
+
+def _by_later_ones(pairs: Sequence[int], before_ns: int) -> int | None:
+    late = [at_ns for at_ns in pairs if at_ns >= before_ns]
+    found = [(_late_ns(one, other), one) for one in late for other in late if _late_ns(one, other) <= BUSY_NS]
+    if not found:
+        return None
+    _, at_ns = min(found)
+    return at_ns - PERIOD_NS * ((at_ns - before_ns) // PERIOD_NS + 1)
 
 
 def _pairs(passes: Sequence[Pass]) -> list[int]:
@@ -79,9 +91,10 @@ def _pairs(passes: Sequence[Pass]) -> list[int]:
     return [min(one, other) for one in began[KINDS[0]] for other in began[KINDS[1]] if abs(one - other) <= BUSY_NS]
 
 
-def _a_poll_later(at_ns: int, later_ns: int) -> bool:
-    periods = round((later_ns - at_ns) / PERIOD_NS)
-    return periods > 0 and abs(later_ns - at_ns - periods * PERIOD_NS) <= BUSY_NS
+def _late_ns(at_ns: int, later_ns: int) -> int:
+    """How far from a whole number of periods behind, one at least, as an absolute."""
+    periods = max(1, round((later_ns - at_ns) / PERIOD_NS))
+    return abs(later_ns - at_ns - periods * PERIOD_NS)
 
 
 def _at_once(passes: Iterable[Pass], before_ns: int) -> list[int]:

@@ -24,6 +24,7 @@ from slurmtwin.contract.world import conditions_sha256
 from slurmtwin.workload.resolve import resolve_jobs
 from slurmtwin.worlds.outside import literal_scenario
 from slurmtwin.worlds.pod_durations import durations_file
+from slurmtwin.worlds.pod_faults import OPERATORS
 from slurmtwin.worlds.start_times import StartTimes
 
 RECORDINGS: Final = Path("scenarios/recordings")
@@ -142,11 +143,14 @@ def _waiting_workers(rows: Sequence[Any]) -> dict[str, tuple[int, int]]:
     return {name: (round(span[0] * MS), round(span[1] * MS)) for name, span in found.items() if span is not None}
 
 
-def with_poll(times: StartTimes, folder: Path) -> StartTimes:
-    """With the operator's last poll before the first fault, where the recording has passes that show it."""
+def with_poll(times: StartTimes, folder: Path, scenario: Scenario) -> StartTimes:
+    """With the operator's last poll before the first fault, where the recording has passes that show it: any, unless a
+    fault is the operator's own."""
     if not times.fault_ns:
         return times
-    return replace(times, poll_ns=last_poll_ns(read_passes(folder, times.epoch_ns), min(times.fault_ns)))
+    lives_on = not any(fault.target in OPERATORS for fault in scenario.faults)
+    passes = read_passes(folder, times.epoch_ns)
+    return replace(times, poll_ns=last_poll_ns(passes, min(times.fault_ns), lives_on))
 
 
 def recorded_durations(manifest: Manifest) -> Path:

@@ -192,7 +192,7 @@ def _prepare(batch: Batch) -> Made:
 
 def prepared(batch: Batch, scenario: Scenario, real: History) -> Made:
     """Of a scenario and a recording that have been read."""
-    times = with_poll(start_times(real.manifest, scenario, list(real.rows())), batch.recording)
+    times = with_poll(start_times(real.manifest, scenario, list(real.rows())), batch.recording, scenario)
     changed = batch.variant.of(scenario)
     if changed.scenario.workload == scenario.workload:
         jobs = recorded_jobs(batch.recording, batch.scenario)

@@ -130,7 +130,7 @@ def test_both_parts_of_a_pass_are_of_one_hour() -> None:
 
 
 def test_slurm_operators_passes_scatter_as_in_the_quiet_runs() -> None:
-    """Whatever slurmctld's start scatters by: sigma .37 of the logarithm, as 51 changes had in four hours. The
+    """Whatever slurmctld's start scatters by: sigma .36 of the logarithm, as 59 changes had in five hours. The
     quantiles that are drawn from end before the tails, 3 % narrower."""
     for path in BATCHES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]

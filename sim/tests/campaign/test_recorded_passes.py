@@ -11,7 +11,7 @@ from slurmtwin.campaign.recordings import with_poll
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
-from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -27,6 +27,10 @@ def passes(*each: tuple[str, float, float | None]) -> list[Pass]:
     ]
 
 
+def read_scenario(folder: str) -> Scenario:
+    return load_scenario(Path("scenarios/operator") / f"{Path(folder).parts[0]}.yaml")
+
+
 POLL = (("NodeSet", 60.03, 60.0), ("Cluster", 60.05, 60.002))
 
 
@@ -36,11 +40,23 @@ def test_two_kinds_at_once_are_a_poll() -> None:
     assert last_poll_ns(passes(("Cluster", 20.0, 19.9), *POLL, *alone), FAULT_NS) == 60 * SECOND
 
 
-def test_a_poll_behind_the_fault_tells_nothing() -> None:
-    """The first one behind it is for the twin to find out."""
+def test_a_pair_behind_the_fault_tells_nothing_alone() -> None:
+    """It may be what the fault woke."""
     late = ("NodeSet", 100.03, 99.99), ("Cluster", 100.05, 99.995)
-    assert last_poll_ns(passes(*POLL, *late), FAULT_NS) == 60 * SECOND
-    assert last_poll_ns(passes(*late), FAULT_NS) is None
+    for lives_on in (False, True):
+        assert last_poll_ns(passes(*POLL, *late), FAULT_NS, lives_on) == 60 * SECOND
+        assert last_poll_ns(passes(*late), FAULT_NS, lives_on) is None
+
+
+LATER = [("NodeSet", 104.1, 104.05), ("Cluster", 104.2, 104.1), ("NodeSet", 194.03, 194.06), ("Cluster", 194.1, 194.06)]
+
+
+def test_pairs_behind_the_fault_show_the_clock_of_a_process_that_lives_on() -> None:
+    """Three periods apart, so polls came each 30 s before them too, the last one 14 s ago (op-config-change 15)."""
+    woken = ("NodeSet", 100.3, 100.12), ("Cluster", 100.3, 100.12)
+    assert last_poll_ns(passes(*woken, *LATER), FAULT_NS) is None
+    assert last_poll_ns(passes(*woken, *LATER), FAULT_NS, lives_on=True) == round(74.05 * SECOND)
+    assert last_poll_ns(passes(*POLL, *woken, *LATER), FAULT_NS, lives_on=True) == 60 * SECOND
 
 
 def test_two_that_begin_nearly_at_once_are_a_poll_where_two_more_are_a_period_later() -> None:
@@ -67,19 +83,21 @@ def test_a_pass_without_an_answer_has_no_begin() -> None:
 
 FOUND = [
     ("op-scale/26.05/pods/1", 7.757), ("op-kubectl-drain/26.05/pods/3", 2.922),
-    ("op-delete/26.05/pods/9", 10.772), ("op-config-change/26.05/pods/4", None),
+    ("op-delete/26.05/pods/9", 10.772), ("op-config-change/26.05/pods/15", 28.313),
+    ("op-operator-killed/26.05/pods/1", None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("folder", "before_s"), FOUND)
 def test_recorded_polls_are_found(folder: str, before_s: float | None) -> None:
-    """So long before the fault; in the last one no pass of both objects is seen."""
+    """So long before the fault. In the fourth pairs behind it show it alone; in the last one those are of the operator
+    that came for the killed one."""
     from slurmtwin_reports.load import load_run
 
     run = load_run(RECORDINGS / folder)
     fault_ns = next(int(row.t_ns) for row in run.rows() if row.kind == Kind.FAULT_INJECTED)
     times = StartTimes(epoch_ns=int(run.manifest.parameters["epoch_ns"]), fault_ns=(fault_ns,))
-    found = with_poll(times, RECORDINGS / folder).poll_ns
+    found = with_poll(times, RECORDINGS / folder, read_scenario(folder)).poll_ns
     assert (found is None) == (before_s is None)
     if found is not None and before_s is not None:
         assert (fault_ns - found) / SECOND == pytest.approx(before_s, abs=0.001)
@@ -89,7 +107,7 @@ def test_a_recording_without_passes_or_faults_has_no_poll(tmp_path: Path) -> Non
     """Other operators record none; without a fault nothing is judged."""
     assert read_passes(tmp_path, 0) == []
     quiet = StartTimes(epoch_ns=0)
-    assert with_poll(quiet, RECORDINGS / "op-scale/26.05/pods/1") == quiet
+    assert with_poll(quiet, RECORDINGS / "op-scale/26.05/pods/1", read_scenario("op-scale")) == quiet
 
 
 def test_broken_passes_are_named(tmp_path: Path) -> None:
