@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.carrying import Carrying, elected_in_ns
 from slurmtwin.adapters.manifests import HASH
-from slurmtwin.adapters.patches import FINALIZER, PLACED, placed, unready
+from slurmtwin.adapters.patches import DEADLINE, FINALIZER, PLACED, dated, placed, unready
 from slurmtwin.adapters.performing import Performer
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
 from slurmtwin.adapters.views import NODE_SET
@@ -75,6 +75,8 @@ class Operator(OperatorPod):
         """Processes so far."""
         self.said: tuple[SlurmNode, ...] = ()
         """States of Slurm as they were written on pods last."""
+        self.next_poll_ns: int | None = None
+        """When all node sets get a pass; None: each pass says when its next is due."""
         self._leader_until_ns = env.now_ns
         """A process that was killed holds the lease in the eyes of its successor."""
         self._losing: Call | None = None
@@ -182,7 +184,7 @@ class _Process:
         if carrying.poll_after_failure:
             # the first process was there long before its cluster: where its polls stand, nobody knows
             phase = carrying.poll_phase if operator.lives == 1 else None
-            self.clock.call_in(carrying.poll_ns if phase is None else phase(), self._poll)
+            self._poll_in(carrying.poll_ns if phase is None else phase())
         now_ns, told_ns = self.clock.now_ns, carrying.told_ns
         if operator.lives == 1 and told_ns is not None and told_ns >= now_ns:
             self.clock.call_in(told_ns - now_ns, self._stand)
@@ -220,15 +222,16 @@ class _Process:
 
     def _end(self, item: Custom, others: int, labels: list[a.Action], finished: Finished) -> None:
         """A recorded pass whose status is there has its answer, and writes pods one by one."""
-        write = self._carrying.write
 
         def over(_good: bool) -> None:
             self._queue.add(item.meta.key)
             self._heard_late(item)
             finished(True)
 
-        rest_ns = write() // 2 + sum([write() for _ in range(others)])
-        self.clock.call_in(self._o._server.took_ns(rest_ns), lambda _: self._performer.act(item, labels, over))
+        def answered(_argument: object) -> None:
+            self._one_by_one(others, lambda: self._performer.act(item, labels, over))
+
+        self.clock.call_in(self._o._server.took_ns(self._carrying.write() // 2), answered)
 
     def _take_back(self, names: frozenset[str]) -> None:
         """A recorded pass before that one wrote these pods' conditions as it had found them."""
@@ -244,7 +247,11 @@ class _Process:
         self._port.forget()
         for item in self.sets:
             self._queue.add(item.meta.key)
-        self.clock.call_in(self._carrying.poll_ns, self._poll)
+        self._poll_in(self._carrying.poll_ns)
+
+    def _poll_in(self, wait_ns: int) -> None:
+        self._o.next_poll_ns = self.clock.now_ns + wait_ns
+        self.clock.call_in(wait_ns, self._poll)
 
     def _set_changed(self, old: Custom | None, new: Custom | None) -> None:
         if new is not None and (
@@ -325,10 +332,41 @@ class _Process:
             else:
                 self._performer.act(item, actions, acted)
 
-        if marks_pods or memory == made.memory:  # slurm-operator has none to store before it acts
+        def act() -> None:
+            if deciding.turn == self._turn:
+                self._performer.act(item, actions, acted)
+            else:
+                acted(True)
+
+        if marks_pods:  # slurm-operator has no memory to store before it acts
+            self._date(item, slurm, looked[0], act)
+        elif memory == made.memory:
             self._performer.act(item, actions, acted)
         else:
             self._write_status(item, {**item.status, "memory": made.memory}, stored)
+
+    def _date(self, item: Custom, slurm: Any, found: tuple[PodView, ...], then: Callable[[], None]) -> None:
+        """Pods whose node's last job is to end at another time than they say are told so, one by one, behind the list
+        of nodes and before all else (syncSlurmDeadline(), GetNodeDeadlines())."""
+        ends: dict[str, int] = {}
+        for job in slurm.jobs:
+            if job.state == "RUNNING":
+                ends.update({node: max(ends.get(node, 0), job.end_ns) for node in job.nodes})
+        late: list[tuple[PodView, str]] = []
+        for view in found:
+            pod, wanted = self.pods.get(f"{item.meta.namespace}/{view.name}"), str(ends.get(view.name, ""))
+            if pod is not None and pod.meta.uid == view.uid and pod.meta.annotations.get(DEADLINE, "") != wanted:
+                late.append((view, wanted))
+
+        def tell(_answer: object) -> None:
+            if late:
+                view, wanted = late.pop(0)
+                key = f"{item.meta.namespace}/{view.name}"
+                self.client.patch(Pod, key, lambda pod: dated(pod, wanted), tell, uid=view.uid)
+            else:
+                then()
+
+        tell(None)
 
     def _acted(self, deciding: _Deciding, good: bool) -> None:
         """All actions but labels are done."""
@@ -382,13 +420,16 @@ class _Process:
             self._write_status(item, status)
         self._write_conditions(item, deciding.pods, others)
         told = status is not None and item.status.get("status") != status["status"]
-        writes_ns = sum([self._carrying.write() for _ in range(len(others) + told)])
         over = partial(self._over, deciding, len(others))
-        if writes_ns:
-            took_ns = self._o._server.took_ns(writes_ns)
-            self.clock.call_in(took_ns, lambda _: self._performer.act(item, deciding.labels, over))
+        self._one_by_one(len(others) + told, lambda: self._performer.act(item, deciding.labels, over))
+
+    def _one_by_one(self, writes: int, then: Callable[[], None]) -> None:
+        """So many writes, each behind the answer to the one before."""
+        if writes:
+            took_ns = self._o._server.took_ns(self._carrying.write())
+            self.clock.call_in(took_ns, lambda _: self._one_by_one(writes - 1, then))
         else:
-            self._performer.act(item, deciding.labels, over)
+            then()
 
     def _over(self, deciding: _Deciding, others: int, good: bool) -> None:
         """The pass has ended; others: nodes whose states were written on pods."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 PLACED: Final = f"{GROUP}/topology"
 """slurm-operator's annotation topology.slinky.slurm.net/spec of a pod: its machine's place, "" where that says none."""
+DEADLINE: Final = f"{GROUP}/deadline"
+"""slurm-operator's annotation nodeset.slinky.slurm.net/pod-deadline of a pod: when its node's last job is to end."""
 FINALIZER: Final = f"{GROUP}/operator"
 READY: Final = ("Ready", "ContainersReady")
 
@@ -39,6 +41,14 @@ def unready(pod: Pod) -> Pod:
 def placed(pod: Pod) -> Pod:
     """Told of its machine's place."""
     return changed(pod, meta=changed(pod.meta, annotations={**pod.meta.annotations, PLACED: ""}))
+
+
+def dated(pod: Pod, deadline: str) -> Pod:
+    """Told when its node's last job is to end; "": nothing runs there."""
+    notes = {key: value for key, value in pod.meta.annotations.items() if key != DEADLINE}
+    if deadline:
+        notes[DEADLINE] = deadline
+    return changed(pod, meta=changed(pod.meta, annotations=notes))
 
 
 def cordoned(node: Node, on: bool) -> Node:

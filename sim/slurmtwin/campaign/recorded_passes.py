@@ -2,8 +2,8 @@
 
 A poll wakes every object at once (slurmtwin_operator/shell/process.py poll()): a pass of the Cluster and one of the
 NodeSet ask slurmrestd within some milliseconds of each other. What else wakes a pass wakes one of the two, but for a
-change of their specs, which is the fault itself. A poll is a clock's: nothing but its process's end moves it by more than
-a look at all objects takes (each tenth one, 0.1 s), so later ones show where it stood as well.
+change of their specs, which is the fault itself. A poll is a clock's: nothing but its process's end moves it by more
+than a look at all objects takes (each tenth one, 0.1 s), so later ones show where it stood as well.
 """
 
 from __future__ import annotations

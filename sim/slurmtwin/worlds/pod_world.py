@@ -178,9 +178,9 @@ class PodWorld(TwinWorld):
         """Whether the batch's quiet runs show all of these durations."""
         return all(name in self._durations for name in names)
 
-    def draw(self, name: str) -> Draw:
-        """A duration of contract/pod_durations.py."""
-        return self.streams.choice_ns(f"duration.{name}", list(self._durations[name]))
+    def draw(self, name: str, by: str = "") -> Draw:
+        """A duration of contract/pod_durations.py; by: who draws it for himself."""
+        return self.streams.choice_ns(f"duration.{name}{by}", list(self._durations[name]))
 
     def scaled(self, name: str, value_ns: int) -> int:
         """A rule of contract/pod_durations.py, as a verdict wants it."""
@@ -338,6 +338,7 @@ class KubePart:
         if "task/affinity" in str(scenario.slurm.conf.get("TaskPlugin", "")):
             self.slurm.plugin = "task/affinity"
         self.request = request
+        self.event = world.draw("operator-event", ".kubelet")
         self._costs = start_costs(world, self._sharing, "" if scenario.pods is None else scenario.pods.operator)
         self.hooked: Callable[[Pod], None] = lambda _: None
         nodes = pod_objects.kube_nodes(self._cluster)
@@ -427,7 +428,7 @@ class KubePart:
         section = sections[min(place, len(sections) - 1)]
         cpus, memory = node.status.milli_cpu // 1000, node.status.memory
         settings = KubeletSettings(
-            defaults=defaults, latency=self.request,
+            defaults=defaults, latency=self.request, event=self.event,
             capacity=NodeCapacity(milli_cpu=node.status.milli_cpu, memory=memory, pods=node.status.pods),
             eviction=_fresh(section, defaults), refuses=refuses_to_start(section, defaults, runtime.cgroups),
             on_cpus=partial(self._pinned, name), use=NodeUse(memory, disk=DISK_BYTES) if has_disk(section) else None,

@@ -91,12 +91,18 @@ def test_what_no_quiet_run_shows_is_its_own_on_a_processor_where_it_was_measured
 
 
 def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> None:
-    """Of ten batches that show both, and of the two that show no end: theirs goes by what they show."""
+    """Of the batches that show both, 2.05 to 3.02 and 2.8 to 3.8 times; of the two that show no end: by the middle."""
     for path in BATCHES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
-        start, times = ("container-restart", 2.35) if "container-restart" in shown else ("container-start-alone", 3.1)
-        found = still_durations(path)
-        assert found["stop-told"][0] / found[start][0] == pytest.approx(times, rel=0.15), path.name
+        restarts, found = "container-restart" in shown, still_durations(path)
+        start, times, range_ = (
+            ("container-restart", 2.35, (2.05, 3.02)) if restarts else ("container-start-alone", 3.1, (2.8, 3.8))
+        )
+        ratio = found["stop-told"][0] / found[start][0]
+        if "stop-told" in shown:
+            assert range_[0] - 0.01 < ratio < range_[1] + 0.01, path.name
+        else:
+            assert ratio == pytest.approx(times, rel=0.15), path.name
 
 
 def test_what_no_quiet_run_shows_goes_by_another_law_as_in_one_of_the_hours_that_show_both() -> None:
@@ -130,7 +136,7 @@ def test_both_parts_of_a_pass_are_of_one_hour() -> None:
 
 
 def test_slurm_operators_passes_scatter_as_in_the_quiet_runs() -> None:
-    """Whatever slurmctld's start scatters by: sigma .36 of the logarithm, as 59 changes had in five hours. The
+    """Whatever slurmctld's start scatters by: sigma .35 of the logarithm, as 67 changes had in six hours. The
     quantiles that are drawn from end before the tails, 3 % narrower."""
     for path in BATCHES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]

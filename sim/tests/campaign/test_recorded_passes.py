@@ -82,7 +82,7 @@ def test_a_pass_without_an_answer_has_no_begin() -> None:
 
 
 FOUND = [
-    ("op-scale/26.05/pods/1", 7.757), ("op-kubectl-drain/26.05/pods/3", 2.922),
+    ("op-scale/26.05/pods/9", 22.362), ("op-kubectl-drain/26.05/pods/3", 2.922),
     ("op-delete/26.05/pods/9", 10.772), ("op-config-change/26.05/pods/15", 28.313),
     ("op-operator-killed/26.05/pods/1", None),
 ]  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_recording_without_passes_or_faults_has_no_poll(tmp_path: Path) -> Non
     """Other operators record none; without a fault nothing is judged."""
     assert read_passes(tmp_path, 0) == []
     quiet = StartTimes(epoch_ns=0)
-    assert with_poll(quiet, RECORDINGS / "op-scale/26.05/pods/1", read_scenario("op-scale")) == quiet
+    assert with_poll(quiet, RECORDINGS / "op-scale/26.05/pods/9", read_scenario("op-scale")) == quiet
 
 
 def test_broken_passes_are_named(tmp_path: Path) -> None:

@@ -460,3 +460,16 @@ def test_an_event_that_many_others_have_pushed_out_counts_from_one_again(env: En
     run(env)
     assert (counts[:2], counts[-1]) == ([1, 2], 1)
     assert len(client._events) == EVENTS_KEPT
+
+
+def test_an_event_is_written_behind_the_answer_to_the_one_before(env: Environment, server: ApiServer) -> None:
+    """Recorded in x2-controller-hang: Killing is heard of 4.6 to 8.2 ms behind the third Unhealthy; a pod is written
+    beside them."""
+    times: list[tuple[str, int]] = []
+    server.on_write.append(lambda _verb, _old, new: times.append((getattr(new, "reason", "pod"), env.now_ns // MS)))
+    client = Client(server, env, lambda: 6 * MS)
+    for reason in ("Unhealthy", "Killing", "Pulled"):
+        client.event("Pod/slurmctld-0", reason)
+    client.create(pod())
+    run(env)
+    assert times == [("Unhealthy", 3), ("pod", 3), ("Killing", 9), ("Pulled", 15)]

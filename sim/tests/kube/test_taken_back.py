@@ -44,14 +44,15 @@ def unready(rows: Iterable[Any], before_ns: int) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "recording", "workers"),
     [
-        ("x33-slinky", "42", {"w-0", "w-1"}), ("x37-slinky", "7", {"w-0"}), ("x22-slinky", "10", {"w-0", "w-1"}),
+        ("x33-slinky", "42", {"w-0", "w-1"}), ("x37-slinky", "19", {"w-0", "w-1"}),
+        ("x22-slinky", "10", {"w-0", "w-1"}),
         ("x25-slow-api", "2", set()), ("x33-slinky", "27", set()), ("x33-slinky", "7", set()),
     ],
 )  # fmt: skip
 def test_workers_that_a_pass_took_back_are_not_ready_when_the_last_one_before_the_fault_ends(
     name: str, recording: str, workers: set[str]
 ) -> None:
-    """Just those that the recording has so, by the pass of the last status or, with #42 and #7, one before it."""
+    """Just those that the recording has so, by the pass of the last status or, with #42, one before it."""
     times = start_times(name, recording)
     assert set(times.taken_back) == workers == unready(recorded(name, recording).rows(), times.fault_ns[0])
     assert times.told_ns is not None
@@ -109,6 +110,6 @@ def test_how_many_runs_have_such_workers_and_such_lists() -> None:
         if pods is not None and pods.operator == "slinky" and not path.stem.startswith("quiet"):
             folders = sorted((SCENARIOS / "recordings" / path.stem / "26.05" / "pods").glob("*"))
             found += [start_times(path.stem, folder.name) for folder in folders]
-    assert len(found) == 161
-    assert sum(bool(times.taken_back) for times in found) == 27
+    assert len(found) == 167
+    assert sum(bool(times.taken_back) for times in found) == 29
     assert sum(reserved_first(times) for times in found) == 5

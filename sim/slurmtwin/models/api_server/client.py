@@ -7,6 +7,7 @@ take `done(answer)`, called with the object (a list for list_of) or with the Api
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +44,7 @@ class Client:
 
     def __init__(
         self, server: ApiServer, clock: Clock, latency: Callable[[], int] | None = None,
-        limit: RateLimit | None = None, timeout_ns: int = DEFAULT_TIMEOUT_NS,
+        limit: RateLimit | None = None, timeout_ns: int = DEFAULT_TIMEOUT_NS, event: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
         self.server = server
         self.clock = clock
@@ -58,6 +59,10 @@ class Client:
         self._full_ns = clock.now_ns
         """When the bucket is full again, if nothing more is taken."""
         self._watches: list[Watch] = []
+        self._event = event
+        """From an Event to the next one that waits behind it, at the server; None: a request's latency."""
+        self._to_record: deque[tuple[int, Request]] = deque()
+        """Events that are not answered yet, the one that is written first, and when each may be."""
         self._events: dict[tuple[str, str, str], int] = {}
         """The EVENTS_KEPT that were seen last, oldest first."""
 
@@ -112,13 +117,36 @@ class Client:
             self._send(act, done)
 
     def event(self, about: str, reason: str, message: str = "") -> None:
-        """Record an Event about KIND/NAME; equal ones are counted up (client-go tools/record)."""
+        """Record an Event about KIND/NAME; equal ones are counted up. Each is written behind the answer to the one
+        before (client-go tools/record/event.go, recordToSink()).
+        """
         mark = (about, reason, message)
         count = self._events[mark] = self._events.pop(mark, 0) + 1
         if len(self._events) > EVENTS_KEPT:
             del self._events[next(iter(self._events))]
-        said = KubeEvent(Meta(name=about), reason, about, message, count, self.clock.now_ns)
-        self._send(partial(self.server.note, said), None)
+        now_ns = self.clock.now_ns
+        said = KubeEvent(Meta(name=about), reason, about, message, count, now_ns)
+        from_ns = now_ns + (self._wait_ns() if self._limit is not None else 0)
+        way_ns = self._way_ns()
+        each_ns = 2 * way_ns if self._event is None else self._event()
+        waits = len(self._to_record) > 0
+        request = (0 if waits else way_ns, each_ns, partial(self.server.note, said), self._recorded)
+        self._to_record.append((from_ns, request))
+        if not waits:
+            self._record()
+
+    def _record(self) -> None:
+        from_ns, request = self._to_record[0]
+        wait_ns = from_ns - self.clock.now_ns
+        if wait_ns > 0:
+            self.clock.call_in(wait_ns, self._leave, request)
+        else:
+            self._leave(request)
+
+    def _recorded(self, _answer: object) -> None:
+        self._to_record.popleft()
+        if self._to_record:
+            self._record()
 
     def tell(self, about: str, why: tuple[str, str], took_ns: int, done: Done) -> None:
         """Write an Event (its reason, its message) whose writer waits; a request of so long, each an object."""

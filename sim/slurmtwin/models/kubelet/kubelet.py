@@ -69,6 +69,8 @@ class KubeletSettings:
     """What the machine has, for the eviction manager; None: memory alone, nothing used beside pods."""
     latency: Callable[[], int] | None = None
     """Of a request to the API server."""
+    event: Callable[[], int] | None = None
+    """From one of its Events to the next that waits behind it; None: as any request."""
     refuses: str = ""
     """Why the kubelet exits at its start (configuration.py refuses_to_start())."""
     on_cpus: Callable[[str, str, int], None] | None = None
@@ -96,7 +98,7 @@ class Kubelet:
         self.resources = resources
         self.volumes_ready = volumes_ready
         self.memory = settings.capacity.memory_capacity or settings.capacity.memory
-        self.client = Client(server, self.clock, settings.latency)
+        self.client = Client(server, self.clock, settings.latency, event=settings.event)
         self.started_ns = env.now_ns
         self._has_run = has_run
         """For longer than any probe's period; else it has started now."""
