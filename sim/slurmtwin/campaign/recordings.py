@@ -148,7 +148,7 @@ def with_poll(times: StartTimes, folder: Path, scenario: Scenario) -> StartTimes
     fault is the operator's own."""
     if not times.fault_ns:
         return times
-    lives_on = not any(fault.target in OPERATORS for fault in scenario.faults)
+    lives_on = not any(getattr(fault, "target", "") in OPERATORS for fault in scenario.faults)
     passes = read_passes(folder, times.epoch_ns)
     return replace(times, poll_ns=last_poll_ns(passes, min(times.fault_ns), lives_on))
 

@@ -33,9 +33,9 @@ def test_each_duration_is_drawn_by_one_of_the_scenarios(monkeypatch: pytest.Monk
     asked = set[str]()
     draw = PodWorld.draw
 
-    def noted(world: PodWorld, name: str) -> Callable[[], int]:
+    def noted(world: PodWorld, name: str, by: str = "") -> Callable[[], int]:
         asked.add(name)
-        return draw(world, name)
+        return draw(world, name, by)
 
     monkeypatch.setattr(PodWorld, "draw", noted)
     durations = {**dict.fromkeys(DURATIONS, (10 * MS,)), **still_durations()}
