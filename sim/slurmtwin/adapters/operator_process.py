@@ -28,6 +28,7 @@ from slurmtwin.models.api_server.work_queue import WorkQueue
 from slurmtwin.models.operator_pod import OperatorPod
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core import plan as own_plan
+from slurmtwin_operator.core.nodeset.scale import last_ends
 from slurmtwin_operator.core.observed import (
     Applied,
     Condition,
@@ -348,21 +349,17 @@ class _Process:
     def _date(self, item: Custom, slurm: Any, found: tuple[PodView, ...], then: Callable[[], None]) -> None:
         """Pods whose node's last job is to end at another time than they say are told so, one by one, behind the list
         of nodes and before all else (syncSlurmDeadline(), GetNodeDeadlines())."""
-        ends: dict[str, int] = {}
-        for job in slurm.jobs:
-            if job.state == "RUNNING":
-                ends.update({node: max(ends.get(node, 0), job.end_ns) for node in job.nodes})
-        late: list[tuple[PodView, str]] = []
+        ends = last_ends([job for job in slurm.jobs if job.state == "RUNNING"])
+        late: list[tuple[Meta, str]] = []
         for view in found:
-            pod, wanted = self.pods.get(f"{item.meta.namespace}/{view.name}"), str(ends.get(view.name, ""))
-            if pod is not None and pod.meta.uid == view.uid and pod.meta.annotations.get(DEADLINE, "") != wanted:
-                late.append((view, wanted))
+            pod, wanted = self._cached(item, view), str(ends.get(view.name, ""))
+            if pod is not None and pod.meta.annotations.get(DEADLINE, "") != wanted:
+                late.append((pod.meta, wanted))
 
         def tell(_answer: object) -> None:
             if late:
-                view, wanted = late.pop(0)
-                key = f"{item.meta.namespace}/{view.name}"
-                self.client.patch(Pod, key, lambda pod: dated(pod, wanted), tell, uid=view.uid)
+                meta, wanted = late.pop(0)
+                self.client.patch(Pod, meta.key, lambda pod: dated(pod, wanted), tell, uid=meta.uid)
             else:
                 then()
 
@@ -464,10 +461,9 @@ class _Process:
         for view in found if others else ():
             if view.ready or view.name not in others:
                 continue
-            key = f"{item.meta.namespace}/{view.name}"
-            pod = self.pods.get(key)
-            if pod is not None and pod.meta.uid == view.uid and pod.ready:
-                self.client.patch(Pod, key, unready, uid=view.uid)
+            pod = self._cached(item, view)
+            if pod is not None and pod.ready:
+                self.client.patch(Pod, pod.meta.key, unready, uid=view.uid)
 
     def _hear_of_pods(self, item: Custom, written: int) -> None:
         """So many pods were written, which brings a pass: what is heard of before this one is over makes the next.
@@ -495,13 +491,18 @@ class _Process:
         for view in pods:
             if view.uid in self._in_place or not view.kube_node:
                 continue
-            pod = self.pods.get(f"{item.meta.namespace}/{view.name}")
-            if pod is None or pod.meta.uid != view.uid:
+            pod = self._cached(item, view)
+            if pod is None:
                 continue
             if PLACED in pod.meta.annotations:
                 self._in_place.add(view.uid)
             else:
                 self.client.patch(Pod, pod.meta.key, placed, uid=view.uid)
+
+    def _cached(self, item: Custom, view: PodView) -> Pod | None:
+        """The pod that a pass found, as it is now; None: it is gone."""
+        pod = self.pods.get(f"{item.meta.namespace}/{view.name}")
+        return pod if pod is not None and pod.meta.uid == view.uid else None
 
     def _look(self, item: Custom) -> Looked:
         """Its pods and machines."""

@@ -463,8 +463,8 @@ def test_an_event_that_many_others_have_pushed_out_counts_from_one_again(env: En
 
 
 def test_an_event_is_written_behind_the_answer_to_the_one_before(env: Environment, server: ApiServer) -> None:
-    """Recorded in x2-controller-hang: Killing is heard of 4.6 to 8.2 ms behind the third Unhealthy; a pod is written
-    beside them."""
+    """Recorded in x2-controller-hang: Killing is heard of 5 ms behind the third Unhealthy on the median; a pod is
+    written beside them."""
     times: list[tuple[str, int]] = []
     server.on_write.append(lambda _verb, _old, new: times.append((getattr(new, "reason", "pod"), env.now_ns // MS)))
     client = Client(server, env, lambda: 6 * MS)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from slurmtwin_operator.core.actions import CreatePod, DeleteObject, Guard, Why
 from slurmtwin_operator.core.manifests import worker_pod
 from slurmtwin_operator.core.nodeset.survey import REGISTER_NS, Member, Pass, slot_key
-from slurmtwin_operator.core.observed import NodeSetObserved
+from slurmtwin_operator.core.observed import NodeSetObserved, SlurmJob
 from slurmtwin_operator.core.power import suspended
 
 
@@ -55,7 +55,7 @@ def condemn(p: Pass) -> None:
 
 def victims_of(p: Pass, live: list[Member]) -> list[Member]:
     """The members, first victim first."""
-    ends = _deadlines(p) if "deadline" in p.sw.victim_order else {}
+    ends = last_ends(p.o.slurm.jobs) if "deadline" in p.sw.victim_order else {}
     keys = [_KEYS[name] for name in p.sw.victim_order]
 
     def rank(m: Member) -> list[Any]:
@@ -64,10 +64,10 @@ def victims_of(p: Pass, live: list[Member]) -> list[Member]:
     return sorted(live, key=rank)
 
 
-def _deadlines(p: Pass) -> dict[str, int]:
+def last_ends(jobs: Iterable[SlurmJob]) -> dict[str, int]:
     """Per node the latest expected end of its jobs; idle nodes are not in it."""
     ends: dict[str, int] = {}
-    for job in p.o.slurm.jobs:
+    for job in jobs:
         for node in job.nodes:
             ends[node] = max(ends.get(node, 0), job.end_ns)
     return ends
