@@ -150,7 +150,11 @@ class Kubelet:
         while True:
             pods = await self.admin.items("Pod", self.namespace, "")
             for pod in pods:
-                await self._look(pod["metadata"]["name"], pod)
+                try:
+                    await self._look(pod["metadata"]["name"], pod)
+                except KubeError as error:
+                    if error.status not in (404, 409):  # the pod went, or is going, since it was listed
+                        raise
             there = {pod["metadata"]["name"] for pod in pods}
             for name, record in self.slurm.nodes.items():
                 if name not in there and "NOT_RESPONDING" not in record["state"]:
@@ -181,6 +185,7 @@ class Place:
     slurm: SlurmServer
     operator: Operator
     record: Path
+    kubelet: asyncio.Task[None]
 
     def apply(self, text: str) -> None:
         """kubectl apply."""
@@ -190,12 +195,20 @@ class Place:
         """Names of the objects of a kind."""
         return sorted(self.server.kubectl("-n", self.namespace, "get", kind, "-o", "name").split())
 
-    async def until(self, what: Callable[[], bool]) -> None:
-        """Wait for a condition."""
+    async def until(self, what: Callable[[], Any], wanted: Any) -> None:
+        """Wait until what() says so."""
         end = time.monotonic() + LIMIT_S
-        while not what():
-            assert time.monotonic() < end, "it does not come true"
+        while (found := what()) != wanted:
+            if self.kubelet.done():
+                self.kubelet.result()
+            assert time.monotonic() < end, f"{found!r} does not become {wanted!r}\n{self.told()}"
             await asyncio.sleep(0.2)
+
+    def told(self) -> str:
+        """What an operator's user would look at: pods, Slurm's nodes and the last passes."""
+        pods = self.server.kubectl("-n", self.namespace, "get", "pods,nodesets", "-o", "wide")
+        passes = "\n".join(line[-1500:] for line in self.record.read_text().splitlines()[-3:])
+        return f"{pods}\n{self.slurm.nodes}\n{passes}"
 
 
 @asynccontextmanager
@@ -226,7 +239,7 @@ async def operated(server: Server, namespace: str) -> AsyncIterator[Place]:
                               standalone=True, namespaces=[namespace], identity=cast(Any, namespace))
             )  # fmt: skip
             try:
-                yield Place(namespace, server, slurm, operator, record)
+                yield Place(namespace, server, slurm, operator, record, kubelet)
             finally:
                 stop.set()
                 kubelet.cancel()
@@ -252,18 +265,17 @@ def test_a_cluster_lives_from_creation_to_deletion_with_the_rights_it_has(server
 
     async def story(place: Place) -> None:
         place.apply(CLUSTER)
-        await place.until(lambda: place.names("pods") == ["pod/w-0", "pod/w-1"])
+        await place.until(lambda: place.names("pods"), ["pod/w-0", "pod/w-1"])
+        form = "jsonpath={.status.updated} {.status.available}"
+        await place.until(lambda: server.kubectl("-n", place.namespace, "get", "nodeset/w", "-o", form), "2 2")
         assert place.names("statefulsets,deployments") == ["deployment.apps/c-rest", "statefulset.apps/c-ctld"]
         server.kubectl("-n", place.namespace, "scale", "nodeset/w", "--replicas=1")
-        await place.until(lambda: place.names("pods") == ["pod/w-0"])
+        await place.until(lambda: place.names("pods"), ["pod/w-0"])
         patch = '{"spec": {"features": ["new"]}}'
         server.kubectl("-n", place.namespace, "patch", "nodeset/w", "--type=merge", "-p", patch)
-        form = "jsonpath={.status.updated} {.status.available}"
-        await place.until(
-            lambda: server.kubectl("-n", place.namespace, "get", "nodeset/w", "-o", form) == "1 1"
-        )  # fmt: skip
+        await place.until(lambda: server.kubectl("-n", place.namespace, "get", "nodeset/w", "-o", form), "1 1")
         server.kubectl("-n", place.namespace, "delete", "cluster/c", "nodeset/w", "--wait=false")
-        await place.until(lambda: place.names("clusters,nodesets") == [])
+        await place.until(lambda: place.names("clusters,nodesets"), [])
         assert 'outcome="failed"' not in place.operator.telemetry.text().decode()
 
     play(server, "life", story)
