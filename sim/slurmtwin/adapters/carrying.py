@@ -50,8 +50,12 @@ class Carrying:
     """Environment of worker containers: process is main or supervised."""
     crash_after: int = 0
     """The process dies after so many actions, once; 0: never."""
+    restart: Callable[[], int] = lambda: 0
+    """Its container's process ends until its kubelet has started the next one."""
     lease_ns: int = 0
     """A process that begins waits until nobody renewed its lease for so long (kubernetes.md 6.10); 0: no election."""
+    leads_ns: int = 0
+    """A process has taken the lease until it looks at anything."""
     look: Callable[[], int] | None = None
     """Pause of a process that waits for the lease, between two looks at it."""
     lease_lost: Callable[[], int] | None = None

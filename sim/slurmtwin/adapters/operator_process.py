@@ -64,7 +64,7 @@ class Operator(OperatorPod):
         self, env: Environment, server: ApiServer, sink: EventSink, switches: Switches, carrying: Carrying,
         port: Callable[[DaemonClock], SlurmPort], core: Callable[[Any, a.Memory, int], a.Plan] = own_plan,
     ) -> None:  # fmt: skip
-        super().__init__(env, carrying.crash_after)
+        super().__init__(env, carrying.crash_after, carrying.restart)
         self._server = server
         self._sink = sink
         self._switches = switches
@@ -90,18 +90,26 @@ class Operator(OperatorPod):
         wait_ns = elected_in_ns(self.env.now_ns, self._leader_until_ns, self._carrying)
         if wait_ns:
             self._leader_until_ns = 0
-            self.env.call_in(wait_ns, lambda _: self.start())
+            self.env.call_in(wait_ns + self._carrying.leads_ns, lambda _: self.start())
             return
         self.began_ns = self.env.now_ns
         self.lives += 1
         self._begun(_Process(self))
 
-    def kill(self, released: bool = False) -> None:
+    def kill(self) -> None:
+        """As any operator's; the lease is taken when it has run out."""
+        self._leave(released=False)
+        super().kill()
+
+    def replace(self, released: bool = False) -> None:
         """As any operator's; the lease is free (released), or taken when it has run out."""
+        self._leave(released)
+        super().replace(released)
+
+    def _leave(self, released: bool) -> None:
         if self._processes:
             self._leader_until_ns = 0 if released else self.env.now_ns + self._carrying.lease_ns
         self._renews()
-        super().kill(released)
 
     def hold_caches(self) -> None:
         """As any operator's; renewals of its lease go the same way."""

@@ -9,15 +9,21 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.models.kubelet.back_off import BackOff
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slurmtwin.engine.daemon_clock import DaemonClock
     from slurmtwin.engine.environment import Environment
     from slurmtwin.models.api_server.client import Client
     from slurmtwin.models.api_server.informer import Informer
 
-RESTART_NS: Final = 2 * SECOND
-"""The kubelet starts a container again."""
+POD_NS: Final = 2 * SECOND
+"""A pod of it is deleted until another one's process runs."""
+BACK_OFF_NS: Final = (10 * SECOND, 300 * SECOND, 600 * SECOND)
+"""A container that ends again waits so long, at most so long, and not when it has run for so long (kubernetes.md 2.9).
+"""
 
 
 class OperatorProcess(Protocol):
@@ -39,8 +45,10 @@ class OperatorProcess(Protocol):
 class OperatorPod(ABC):
     """An operator, as often as its processes are started."""
 
-    def __init__(self, env: Environment, crash_at: int = 0) -> None:
+    def __init__(self, env: Environment, crash_at: int = 0, restart: Callable[[], int] = lambda: 0) -> None:
+        """restart: the end of its container's process until the next one runs, where no back-off holds it."""
         self.env = env
+        self._restart, self._back_off = restart, BackOff(*BACK_OFF_NS)
         self.actions = 0
         self.began_ns = env.now_ns
         self._processes: tuple[OperatorProcess, ...] = ()
@@ -59,17 +67,28 @@ class OperatorPod(ABC):
         if self._cut:
             self.cut()
 
-    def kill(self, released: bool = False) -> None:  # noqa: ARG002  for those that hold a lease
-        """SIGKILL, or SIGTERM (released: a lease is given back): what was sent stands, the rest is forgotten; their
-        kubelet starts them again.
-        """
+    def kill(self) -> None:
+        """Their container's process dies: what was sent stands, the rest is forgotten; their kubelet starts it again."""
+        if not self._processes:
+            return
+        now_ns = self.env.now_ns
+        rest_ns = self._back_off.rest_ns("", now_ns, now_ns)
+        self._back_off.advance("", now_ns, now_ns + rest_ns)
+        self._end(rest_ns + self._restart())
+
+    def replace(self, released: bool = False) -> None:  # noqa: ARG002  for those that hold a lease
+        """Their pod is deleted, at once or with its grace (released: a lease is given back), and another one made."""
+        self._back_off = BackOff(*BACK_OFF_NS)
+        self._end(POD_NS)
+
+    def _end(self, again_ns: int) -> None:
         processes, self._processes = self._processes, ()
         for process in processes:
             for client in process.clients:
                 client.close()
             process.clock.end()
         if processes:
-            self.env.call_in(RESTART_NS, lambda _: self.start())
+            self.env.call_in(again_ns, lambda _: self.start())
 
     def crash_after(self, actions: int) -> None:
         """They die when they have done so many more actions."""

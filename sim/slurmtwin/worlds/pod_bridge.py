@@ -21,7 +21,7 @@ from slurmtwin.models.slurm_bridge import objects as marks
 from slurmtwin.models.slurm_bridge.bridge import Bridge
 from slurmtwin.models.slurm_bridge.rest import BridgeRest, RestCosts
 from slurmtwin.worlds import pod_objects
-from slurmtwin.worlds.pod_operator import carried, design_of, switched
+from slurmtwin.worlds.pod_operator import carried, design_of, operator_restart, switched
 from slurmtwin.worlds.pod_others import IMAGE
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class BridgePart:
             raise InputError(f"node {odd[0]}: State=EXTERNAL in pods is a machine of the cluster", hint="worker1")
         self.bridge = Bridge(
             world.env, kube.server, world.sink, rest, defaults, world.streams, names, kube.request,
-            period_ns=world.scaled("operator-poll", carrier.poll_s * SECOND),
+            period_ns=world.scaled("operator-poll", carrier.poll_s * SECOND), restart=operator_restart(world),
         )  # fmt: skip
         self._client = Client(kube.server, world.env, kube.request)
         self._to_come = sum(line.count * line.gang for line in self._pods.bridged)

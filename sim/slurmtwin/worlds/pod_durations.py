@@ -226,6 +226,7 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "slurmctld.orders_first": (8, 32),
     "standby.stalls": (8, 131),
     "script.waits": (34, 122),
+    "list.refused": (3, 40),
 }
 """What happens now and then -> (how often it did, of how many times).
 

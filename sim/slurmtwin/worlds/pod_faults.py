@@ -264,7 +264,7 @@ class ClusterFaults:
         if operator is None:
             raise InputError(f"{fault.kind}: no operator runs here", hint="pods.operator")
         if fault.kind == "pod.delete":
-            operator.kill(released=fault.grace != 0)
+            operator.replace(released=fault.grace != 0)
             return _nothing
         operator.cut()
         self.operator_cut = True

@@ -27,6 +27,7 @@ from slurmtwin.models.autoscaler.metric_chain import MetricChain
 from slurmtwin.models.slurm_pods.supervisor import ROUND_NS
 from slurmtwin.models.slurmctld.states import NodeFlag
 from slurmtwin.worlds import pod_objects
+from slurmtwin.worlds.kubelet_phases import exit_range_ns
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS
 from slurmtwin.worlds.pod_scaling import scaled_set, slurm_metric
 from slurmtwin.worlds.pod_services import existing
@@ -62,6 +63,11 @@ LEASE_LOST_NS: Final = (15 * SECOND, 17 * SECOND)
 away, waits for RenewDeadline, 10 s, and giving the lease back is given up after 5 s (client-go leaderelection.go,
 release()): the process exits 17.0 s after its last renewal (x24-slinky by the operator's own log, 22 November 2026).
 """
+OPERATOR_LOOKS_NS: Final = 210 * MS
+"""slurm-operator's process runs until it first looks at its lease: six starts by its log, on an idle cluster of
+27 November: 177, 200, 207, 211, 234 and 235 ms. The reference operator's is not measured: the same."""
+OPERATOR_LEADS_NS: Final = 210 * MS
+"""It has taken its lease until its controllers work: 0.20 to 0.22 s in five of these starts, 1.3 in the first."""
 LEASE_LOOK_NS: Final = (2 * SECOND, 4400 * MS)
 """Looks at a lease lie 2 s to 2.2 times that apart (kubernetes.md 6.10; client-go leaderelection.go, JitterFactor); the
 reference operator's 2 s (shell/process.py)."""
@@ -160,6 +166,17 @@ def supervised_restart(world: PodWorld) -> Callable[[], int]:
     return lambda: 2 * round_ns if again() < CRASH_AGAIN_PERCENT else round_ns
 
 
+def operator_restart(world: PodWorld) -> Callable[[], int]:
+    """An operator's container has ended until its next process looks at its lease.
+
+    No row tells of its machine's relists, so they stand anywhere in their second.
+    """
+    draw, restart = world.streams.uniform_ns, world.draw("container-restart", ".operator")
+    relisted = draw("operator.relisted", 0, SECOND)
+    told = draw("operator.exit", *exit_range_ns(world.start_times, world.middle("container-restart")))
+    return lambda: told() + relisted() + restart() + OPERATOR_LOOKS_NS
+
+
 def _at_once() -> int:
     return 0
 
@@ -237,6 +254,7 @@ class OperatorPart:
                 back_off_most_ns=carrier.backoff_cap_s * SECOND, latency=patch,
                 env={"process": self._pods.slurmd_process, **BOOTS[switches.scale_source]},
                 unreachable_s=design.kubernetes.worker_unreachable_s, sidecars=design.kubernetes.sidecars,
+                restart=operator_restart(world), leads_ns=OPERATOR_LEADS_NS if lists else 0,
                 lease_ns=world.scaled("operator-lease", carrier.lease_s * SECOND),
                 look=world.streams.uniform_ns("operator.lease", *LEASE_LOOK_NS) if lists else lambda: LEASE_LOOK_NS[0],
                 lease_lost=world.streams.uniform_ns("operator.lease_lost", *LEASE_LOST_NS) if lists else None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
-from slurmtwin.models.kubelet.container_runtime import StartCosts
+from slurmtwin.models.kubelet.container_runtime import LateMount, StartCosts
 from slurmtwin.models.kubelet.defaults import VOLUME_POLL_NS
 from slurmtwin.worlds.kubelet_phases import REMOUNT_NS, exit_range_ns
 from slurmtwin.worlds.pod_durations import OF_ENDS, OF_MOUNTS, OF_PAIRS
@@ -49,6 +49,14 @@ END_SCATTER: Final = 0.6
 The law's sigma has both in it: 0.27 on the mean of twelve batches, of those alone 0.12, of pairs 0.19."""
 UNMOUNT_NS: Final = 20 * MS
 """What unmounting a pod's volumes takes behind the two loops that see its end (an assumption: no row shows it)."""
+LISTED_AGAIN_NS: Final = (800 * MS, 1600 * MS)
+"""A reflector lists again behind a refusal (client-go reflector.go: 800 ms with a jitter of 1, v1.34.2)."""
+LIST_AWAITED_NS: Final = 1 * SECOND
+"""A mount waits so long for its object (watch_based_manager.go Get())."""
+MOUNTED_AGAIN_NS: Final = 500 * MS
+"""And is tried again so much later (exponential_backoff.go, initialDurationBeforeRetry)."""
+LISTS_REFUSED: Final = (2, 3, 1)
+"""Of a pod's ConfigMap, Secret and token so many were refused, each as often (slurmtwin_e2e.kind.refused_lists)."""
 LEAST_SANDBOX_NS: Final = 50 * MS
 """A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
 
@@ -148,6 +156,27 @@ def daemon_stop(world: PodWorld, times: StartTimes) -> Draw:
         return max(0, round(alone_ns * (1 + END_BESIDE * others)) - runtime_ns - END_SENT_NS)
 
     return stop
+
+
+def refused_lists(world: PodWorld, sharing: Sharing) -> Callable[[], LateMount | None]:
+    """A kubelet lists a pod's objects as soon as it hears of it: the API server may not have heard of its binding yet.
+
+    What starts that came together take has it in it; so this is of pods that start alone.
+    """
+    refused, draw = world.happens("list.refused"), world.streams.uniform_ns
+    again, loop = draw("list.again", *LISTED_AGAIN_NS), draw("list.loop", 0, REMOUNT_NS)
+    count = world.streams.choice_ns("list.count", list(LISTS_REFUSED))
+
+    def late() -> LateMount | None:
+        if not sharing.alone or not refused():
+            return None
+        awaited_ns = loop() + loop() + LIST_AWAITED_NS
+        listed = [again() for _ in range(count())]
+        failed = [awaited_ns for listed_ns in listed if listed_ns > awaited_ns]
+        mounted = [*(ns for ns in listed if ns <= awaited_ns), *(ns + MOUNTED_AGAIN_NS + loop() for ns in failed)]
+        return LateMount(max(mounted), tuple(failed))
+
+    return late
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,5 +284,6 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
         StartCosts(), mount=mount, mount_more=mount_more, unmount=lambda: loop() + loop() + UNMOUNT_NS,
         clean_up=lambda: CLEAN_UP_OWN_NS, removed=lambda: max(0, clean_up() - CLEAN_UP_OWN_NS), create=lambda: 0,
         sandbox=sandbox, start=start, term=lambda: max(0, heard() - DELETE_HEARD_NS), restart=restart,
+        late_mount=StartCosts().late_mount if operator and not at_once else refused_lists(world, sharing),
         end_told=_end_told(world), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.quantity import MIB
 from slurmtwin.models.api_server.objects import Condition, Container, Node, Pod, Volume
-from slurmtwin.models.kubelet.container_runtime import StartCosts
+from slurmtwin.models.kubelet.container_runtime import LateMount, StartCosts
 from slurmtwin.models.kubelet.eviction import EvictionState, read_thresholds
 from slurmtwin.models.kubelet.node_pressure import NodeUse
 from slurmtwin.models.kubelet.program import Service
@@ -54,6 +54,41 @@ def test_a_container_that_comes_back_takes_what_a_restart_takes(one_node: Any) -
         node.run(10)
         gaps.append(node.times(STARTED)[1] - node.times(ENDED)[0])
     assert gaps[1] - gaps[0] == pytest.approx(1.89, abs=0.01)
+
+
+def test_a_first_pods_volumes_wait_for_a_refused_list(one_node: Any) -> None:
+    """Looked at each 300 ms, as always; a pod beside it finds the objects listed, and so does one behind both."""
+    late, asked = LateMount(round(1.95 * SECOND), (round(1.1 * SECOND), round(1.15 * SECOND))), []
+
+    def late_mount() -> LateMount:
+        asked.append(1)
+        return late
+
+    usual = one_node(costs=StartCosts(mount=lambda uid: 300 * MS))
+    node = one_node(costs=StartCosts(mount=lambda uid: 300 * MS, late_mount=late_mount))
+    for one in (usual, node):
+        one.create(name="a")
+        one.create(name="b", at_s=10)
+        one.delete(20, grace_s=1, name="a")
+        one.create(name="c", at_s=30)
+        one.run(40)
+    first, *others = (a - b for a, b in zip(node.times(STARTED), usual.times(STARTED), strict=True))
+    assert first == pytest.approx(1.8, abs=0.001)
+    assert others == [pytest.approx(0, abs=0.05)] * 2
+    assert len(asked) == 1
+    failed = [row.t_ns for row, said in node.rows(Kind.KUBE_EVENT, "collector") if said["reason"] == "FailedMount"]
+    assert [at_ns / SECOND for at_ns in failed] == pytest.approx([2.11, 2.16], abs=0.02)
+
+
+def test_the_pod_that_comes_back_alone_is_the_first_once_more(one_node: Any) -> None:
+    """The one before it took its references along (DeleteReference())."""
+    asked: list[int] = []
+    node = one_node(costs=StartCosts(late_mount=lambda: asked.append(1)))
+    for at_s in (1, 21):
+        node.create(at_s=at_s)
+        node.delete(at_s + 10, grace_s=1)
+    node.run(40)
+    assert len(asked) == 2
 
 
 def test_a_container_has_sigterm_once_its_runtime_has_run_runc(one_node: Any) -> None:

@@ -34,6 +34,16 @@ Draw = Callable[[], int]
 PodDraw = Callable[[str], int]
 
 
+@dataclass(frozen=True, slots=True)
+class LateMount:
+    """A pod whose ConfigMaps and Secrets the API server did not let the kubelet list at first (watch_based_manager.go, authorizer/node)."""
+
+    mounted_ns: int
+    """From the pod's sync until its volumes are mounted."""
+    failed_ns: tuple[int, ...]
+    """And until each mount that waited in vain for its object."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartCosts:
     """Draws, nanoseconds, of what a machine takes for the steps of a pod's life."""
@@ -42,6 +52,8 @@ class StartCosts:
     """Volumes of a pod whose sources are there: the manager looks each 100 ms, the waiting sync each 300 ms."""
     mount_more: PodDraw = lambda uid: 0  # noqa: ARG005  any pod
     """Asked when that is over: how much longer, 0: all are there. Who came beside the pod is known by then."""
+    late_mount: Callable[[], LateMount | None] = lambda: None
+    """Asked once of a pod that is the first of its machine to name its volumes' objects: None, their lists are in."""
     sandbox: PodDraw = lambda uid: 300 * MS  # noqa: ARG005  any pod
     """Sandbox with its network, of the pod with that UID."""
     create: Draw = lambda: 45 * MS

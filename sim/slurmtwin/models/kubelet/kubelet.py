@@ -298,6 +298,14 @@ class Kubelet:
             self.resources.remove(pod.meta.uid)
         return refused
 
+    def names_first(self, pod: Pod) -> bool:
+        """No other pod here names what this one's volumes need: pods of one namespace name the same."""
+        return not any(
+            worker.uid != pod.meta.uid and worker.stage != "finished"
+            for worker in self.workers.values()
+            if worker.pod.meta.namespace == pod.meta.namespace
+        )
+
     def reject(self, pod: Pod, reason: str) -> None:
         """rejectPod(): Failed for good; the object stays, its owner makes another (kubernetes.md 1.12)."""
         self.record(pod, reason, "Pod was rejected")

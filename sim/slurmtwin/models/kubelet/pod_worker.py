@@ -51,6 +51,8 @@ class PodWorker:
         self._timer: Call | None = None
         self._mounted = False
         self._mount_since_ns: int | None = None
+        self._mounted_ns = 0
+        """Not before then are its volumes mounted."""
         self.waiting: dict[str, str] = {}
         """Container -> why it could not be started (the kubelet's reason cache)."""
         self._error = False
@@ -215,6 +217,7 @@ class PodWorker:
             self._mount_since_ns = None
             self._done()
         elif kubelet.volumes_ready(self.pod):
+            self._list()
             kubelet.clock.call_in(kubelet.runtime.costs.mount(self.uid), self._mounts_made)
         elif now_ns - self._mount_since_ns >= kubelet.defaults.mount_timeout_ns:
             self._mount_since_ns = None
@@ -227,10 +230,24 @@ class PodWorker:
     def _mount_again(self, _argument: object) -> None:
         self._mount()
 
+    def _list(self) -> None:
+        """The first pod of a machine that names an object has it listed (watch_based_manager.go): that may be refused."""
+        kubelet = self._kubelet
+        late = kubelet.runtime.costs.late_mount() if kubelet.names_first(self.pod) else None
+        if late is not None:
+            self._mounted_ns = kubelet.clock.now_ns + late.mounted_ns
+            for failed_ns in late.failed_ns:
+                kubelet.clock.call_in(failed_ns, self._mount_failed)
+
+    def _mount_failed(self, _argument: object) -> None:
+        self._kubelet.record(self.pod, "FailedMount", "failed to sync cache: timed out waiting for the condition")
+
     def _mounts_made(self, _argument: object) -> None:
-        more_ns = self._kubelet.runtime.costs.mount_more(self.uid)
+        kubelet = self._kubelet
+        late = kubelet.clock.now_ns < self._mounted_ns
+        more_ns = kubelet.defaults.volume_poll_ns if late else kubelet.runtime.costs.mount_more(self.uid)
         if more_ns:
-            self._kubelet.clock.call_in(more_ns, self._mounts_made)
+            kubelet.clock.call_in(more_ns, self._mounts_made)
             return
         self._mounted = True
         if self.stage != "sync":

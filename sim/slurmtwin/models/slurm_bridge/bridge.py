@@ -42,8 +42,9 @@ class Bridge(OperatorPod):
         self, env: Environment, server: ApiServer, sink: EventSink, rest: BridgeRest, defaults: ControlPlaneDefaults,
         streams: RandomStreams, names: Mapping[str, str], latency: Callable[[], int] | None = None,
         record_events: bool = True, period_ns: int = PERIOD_NS, requests: RateLimit = REQUESTS,
+        restart: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
-        super().__init__(env)
+        super().__init__(env, restart=restart)
         self.server = server
         self.rest = rest
         self.defaults = defaults
@@ -108,10 +109,10 @@ class Bridge(OperatorPod):
         self.pod_controller.start()
         self.node_controller.start()
 
-    def kill(self, released: bool = False) -> None:
+    def _end(self, again_ns: int) -> None:
         """Both at once; leases are not modelled, there is one replica of each."""
         self.scheduler = self.pod_controller = self.node_controller = None
-        super().kill(released)
+        super()._end(again_ns)
 
     # what Slurm's side tells, so that looks which find nothing need not happen
 
