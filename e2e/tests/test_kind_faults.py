@@ -82,6 +82,14 @@ def test_a_step_is_looked_up_behind_the_end_of_the_one_before() -> None:
     assert [looked_up_ns(faults, number) // SECOND for number in range(3)] == [5, 29, 25]
 
 
+def test_a_pod_that_is_deleted_again_is_looked_up_when_its_successor_runs() -> None:
+    """6 s behind the deletion before; another pod's are looked up as always."""
+    again = [fault(kind="pod.delete", at=at, target="slurmctld") for at in ("26s", "36s", "46s")]
+    other = fault(kind="pod.delete", at="40s", target="slurmd:w-1")
+    faults = [*((number, one, one.at) for number, one in enumerate(again)), (3, other, other.at)]
+    assert [looked_up_ns(faults, number) // SECOND for number in range(4)] == [11, 32, 42, 25]
+
+
 def test_a_repetition_before_the_first_is_refused() -> None:
     """They count from 1."""
     with pytest.raises(InputError, match="repetition 0"):

@@ -67,7 +67,6 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "stop-told": (288.0, 0.3),
     "clean-up": (64.0, 0.0),
     "volumes-mounted": (900.0, 1.1),
-    "supervisor-start": (130.0, 0.0),
     "supervisor-spawn": (17.0, 0.58),
     "main-pass": (1.5, 0.0),
     "loop-round": (2.0, 0.0),
@@ -163,7 +162,6 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon.json": {
         "container-start-behind": (100.0, 0.12),
         "pre-stop": (293.0, 0.22),
-        "supervisor-start": (68.0, 0.06),
         "standby-round": (0.15, 0.25),
         "standby-ping": (2.7, 0.48),
         "hung-ping": (8.3, 0.3),
@@ -259,6 +257,7 @@ OF_OTHERS: Final[Mapping[str, tuple[str, tuple[float, ...], float]]] = {
     "cordon-done": ("slurmctld-start", (0.13, 0.154, 0.213), 0.35),
     "config-told": ("operator-look", (3.94, 4.68), 0.12),
     "reconfigured": ("operator-look", (0.77, 0.91), 0.21),
+    "supervisor-start": ("slurmctld-start", (1.115, 1.17), 0.06),
 }
 """Duration that a batch does not show -> one that it does, how many times as long it was on each machine that shows
 both, the latest first (the median of its hours), and the logarithm's sigma within one hour.

@@ -26,6 +26,8 @@ PREPARE_NS: Final = 15 * SECOND
 """Look-ups begin so long before the planned time."""
 ASIDE_NS: Final = 8 * SECOND
 """So long before an API server goes the look-ups of what comes meanwhile begin."""
+REPLACED_NS: Final = 6 * SECOND
+"""So long behind the planned deletion of a pod the next one of its name runs."""
 ENDED_NS: Final = SECOND
 """So long behind the planned end of a step its object is as it was."""
 CLASSES: Final = (
@@ -57,7 +59,8 @@ def planned_ns(fault: Planned, name: str, number: int, repetition: int) -> int:
 def looked_up_ns(faults: Sequence[tuple[int, Planned, int]], number: int) -> int:
     """When fault `number` is looked up: PREPARE_NS before its time, and never while an API server is to be away.
 
-    A step of an operator puts back what it found, so it is looked up behind the end of another one of its target.
+    A step of an operator puts back what it found, so it is looked up behind the end of another one of its target. A pod
+    that another deletion replaces is looked up when the new one runs.
     """
     own, at = next((fault, at) for place, fault, at in faults if place == number)
     looked = at - PREPARE_NS
@@ -65,6 +68,8 @@ def looked_up_ns(faults: Sequence[tuple[int, Planned, int]], number: int) -> int
         end = begin + fault.lasts
         if place != number and isinstance(fault, OperatorStep) and fault.target == own.target and looked < end < at:
             looked = min(at, end + ENDED_NS)
+        if place != number and own.kind == fault.kind == "pod.delete" and fault.target == own.target:
+            looked = max(looked, begin + REPLACED_NS) if begin < at else looked
         if place != number and fault.kind.startswith("api_server.") and begin - ASIDE_NS < looked < begin + fault.lasts:
             looked = begin - ASIDE_NS
     return looked

@@ -53,7 +53,7 @@ class StartCosts:
     mount_more: PodDraw = lambda uid: 0  # noqa: ARG005  any pod
     """Asked when that is over: how much longer, 0: all are there. Who came beside the pod is known by then."""
     late_mount: Callable[[], LateMount | None] = lambda: None
-    """Asked once of a pod that is the first of its machine to name its volumes' objects: None, their lists are in."""
+    """Asked once of a pod whose volumes' objects nobody else on its machine names: None, their lists are in."""
     sandbox: PodDraw = lambda uid: 300 * MS  # noqa: ARG005  any pod
     """Sandbox with its network, of the pod with that UID."""
     create: Draw = lambda: 45 * MS

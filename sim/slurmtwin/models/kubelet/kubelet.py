@@ -97,6 +97,8 @@ class Kubelet:
         self.draw = draw
         self.resources = resources
         self.volumes_ready = volumes_ready
+        self._let_go: set[str] = set()
+        """Namespaces that a pod which ran here was of."""
         self.memory = settings.capacity.memory_capacity or settings.capacity.memory
         self.client = Client(server, self.clock, settings.latency, event=settings.event)
         self.started_ns = env.now_ns
@@ -298,12 +300,16 @@ class Kubelet:
             self.resources.remove(pod.meta.uid)
         return refused
 
-    def names_first(self, pod: Pod) -> bool:
-        """No other pod here names what this one's volumes need: pods of one namespace name the same."""
-        return not any(
+    def names_anew(self, pod: Pod) -> bool:
+        """The last one of its namespace here is gone, with its watches of their ConfigMaps and Secrets.
+
+        Pods of one namespace name the same. What the first of all waits for is in the laws of starts.
+        """
+        namespace = pod.meta.namespace
+        return namespace in self._let_go and not any(
             worker.uid != pod.meta.uid and worker.stage != "finished"
             for worker in self.workers.values()
-            if worker.pod.meta.namespace == pod.meta.namespace
+            if worker.pod.meta.namespace == namespace
         )
 
     def reject(self, pod: Pod, reason: str) -> None:
@@ -334,7 +340,9 @@ class Kubelet:
 
     def forget(self, uid: str) -> None:
         """The pod is gone, in the API and here."""
-        self.workers.pop(uid, None)
+        worker = self.workers.pop(uid, None)
+        if worker is not None:
+            self._let_go.add(worker.pod.meta.namespace)
         self.relist.forget(uid)
         self.statuses.forget(uid)
         self.probes.remove(uid)

@@ -231,9 +231,9 @@ class PodWorker:
         self._mount()
 
     def _list(self) -> None:
-        """The first pod of a machine that names an object has it listed (watch_based_manager.go): that may be refused."""
+        """An object that nobody else here names is listed anew (watch_based_manager.go): that may be refused."""
         kubelet = self._kubelet
-        late = kubelet.runtime.costs.late_mount() if kubelet.names_first(self.pod) else None
+        late = kubelet.runtime.costs.late_mount() if kubelet.names_anew(self.pod) else None
         if late is not None:
             self._mounted_ns = kubelet.clock.now_ns + late.mounted_ns
             for failed_ns in late.failed_ns:
