@@ -254,6 +254,7 @@ TWIN_ONLY = (
 )
 """Designs, switches and autoscalers that no cluster of ours has: refused there, played by the twin."""
 QUIET = (
+    "quiet-controller",
     "quiet-single",
     "quiet-array",
     "quiet-restarts",

@@ -49,13 +49,15 @@ END_SCATTER: Final = 0.6
 The law's sigma has both in it: 0.27 on the mean of twelve batches, of those alone 0.12, of pairs 0.19."""
 UNMOUNT_NS: Final = 20 * MS
 """What unmounting a pod's volumes takes behind the two loops that see its end (an assumption: no row shows it)."""
+BOUND_MORE_NS: Final = 6 * MS
+"""A binding takes up to so much beside the model's requests: kube-scheduler's own work."""
 LISTED_AGAIN_NS: Final = (800 * MS, 1600 * MS)
 """A reflector lists again behind a refusal (client-go reflector.go: 800 ms with a jitter of 1, v1.34.2)."""
 LIST_AWAITED_NS: Final = 1 * SECOND
 """A mount waits so long for its object (watch_based_manager.go Get())."""
 MOUNTED_AGAIN_NS: Final = 500 * MS
 """And is tried again so much later (exponential_backoff.go, initialDurationBeforeRetry)."""
-LISTS_REFUSED: Final = (2, 3, 1)
+LISTS_REFUSED: Final = (2, 3, 1, 3, 3)
 """Of a pod's ConfigMap, Secret and token so many were refused, each as often (slurmtwin_e2e.kind.refused_lists)."""
 LEAST_SANDBOX_NS: Final = 50 * MS
 """A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
@@ -99,14 +101,15 @@ class Sharing:
         return round(drawn_ns * (1 + BESIDE * len(self._ends_ns)) / (1 + BESIDE * QUIET_BESIDE))
 
 
-def first_binds(env: Environment, draw: Draw) -> Draw:
-    """What a pod's binding takes beside its requests while a cluster is filled: later pods have theirs at once.
+def binds(world: PodWorld, first: Draw) -> Draw:
+    """What a pod's binding takes beside its requests: while a cluster is filled, and behind a scenario's begin.
 
-    pod-bind is that of pods before a scenario's begin, 26 to 80 ms and up to seconds. Pods that were created behind it
-    are seen scheduled 6 to 23 ms later, median 12 (106 alone in quiet-deleted; 6 to 30 of 301 beside up to three in
-    quiet-deleted, -drained and -operated), and the model's requests and watches take 8 to 16.
+    pod-bind is that of the first pods, 26 to 80 ms and up to seconds. Pods that were created behind the begin are seen
+    scheduled 6 to 23 ms later, median 12 (106 alone in quiet-deleted; 6 to 30 of 301 beside up to three in
+    quiet-deleted, -drained and -operated); the model's requests and watches take 1 to 18, median 7.
     """
-    return lambda: draw() if env.now_ns < 0 else 0
+    later = world.streams.uniform_ns("pod.bound", 0, BOUND_MORE_NS)
+    return lambda: first() if world.env.now_ns < 0 else later()
 
 
 class Mounting:

@@ -14,7 +14,7 @@ from slurmtwin.campaign.pod_spans import relists, replaced, restarts
 from slurmtwin.campaign.recordings import recorded_durations
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.manifest import read_manifest
-from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, still_durations
+from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, SHARES, still_durations
 from slurmtwin.worlds.pod_starts import END_ALONE, END_BESIDE, END_MOST
 from slurmtwin_reports.faults.measurement import USUAL_RECEIPT_NS
 from slurmtwin_reports.load import load_run
@@ -95,6 +95,38 @@ def test_pods_that_end_together_are_cleaned_up_one_after_the_other(name: str, qu
     took_ms = [(sum(gone) - sum(relist)) / 2 for relist, gone in filter(None, ends)]
     assert len(took_ms) >= 51
     assert statistics.quantiles(took_ms, n=4) == pytest.approx(quartiles_ms, rel=0.05)
+
+
+def test_pods_that_are_replaced_are_bound_at_once() -> None:
+    """docs/surprises.md: median 12 ms, the first ones of a run several times that."""
+    first_ms, later_ms = [], []
+    for _, rows in runs("quiet-deleted/26.05/pods/*"):
+        made = [row for row in rows if row.kind == "pod.created" and row.actor == "collector"]
+        bound: dict[str, list[int]] = {}
+        for row in rows:
+            if row.kind == "pod.scheduled" and row.actor == "collector":
+                bound.setdefault(row.details["pod"], []).append(row.t_ns)
+        for row in made:
+            at_ns = next((at_ns for at_ns in bound.get(row.details["pod"], []) if at_ns >= row.t_ns - 5 * MS), None)
+            if at_ns is not None:
+                (later_ms if row.t_ns > 0 else first_ms).append((at_ns - row.t_ns) / MS)
+    assert len(later_ms) >= 270
+    assert statistics.median(later_ms) == pytest.approx(12, abs=1)
+    assert statistics.quantiles(later_ms, n=10)[-1] < 30
+    assert statistics.median(first_ms) > 3 * statistics.median(later_ms)
+
+
+def test_a_pod_that_comes_back_at_once_and_alone_may_find_its_lists_refused() -> None:
+    """pod_durations.SHARES: its image comes 0.8 s behind it and more; all others came within 0.7 s."""
+    took_s: list[float] = []
+    for _, rows in runs("quiet-controller/26.05/pods/*"):
+        heard = [row for row in rows if row.kind == "kube.event" and row.actor == "collector"]
+        images = [row.t_ns for row in heard if row.details["reason"] == "Pulled"]
+        made = [row.t_ns for row in rows if row.kind == "pod.created" and row.actor == "collector" and row.t_ns > 0]
+        took_s += [(next(at_ns for at_ns in images if at_ns > one) - one) / SECOND for one in made]
+    assert (sum(at_s > 0.8 for at_s in took_s), len(took_s)) == SHARES["list.refused"]
+    assert not [at_s for at_s in took_s if 0.7 < at_s < 0.8]
+    assert max(took_s) < 2.5
 
 
 def beside_laws_ms(name: str, app: str) -> list[float]:

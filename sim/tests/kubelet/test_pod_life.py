@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.quantity import MIB
-from slurmtwin.models.api_server.objects import Condition, Container, Node, Pod, Volume
+from slurmtwin.models.api_server.objects import Condition, Container, Meta, Node, Pod, Volume
+from slurmtwin.models.api_server.watch import DELETED
 from slurmtwin.models.kubelet.container_runtime import LateMount, StartCosts
 from slurmtwin.models.kubelet.eviction import EvictionState, read_thresholds
 from slurmtwin.models.kubelet.node_pressure import NodeUse
@@ -56,8 +58,15 @@ def test_a_container_that_comes_back_takes_what_a_restart_takes(one_node: Any) -
     assert gaps[1] - gaps[0] == pytest.approx(1.89, abs=0.01)
 
 
+def replaces(node: Any, verb: str, _: Any, last: Any) -> None:
+    """As soon as pod a is gone there is pod b."""
+    if verb == DELETED and isinstance(last, Pod) and last.meta.name == "a":
+        node.client.create(Pod(meta=Meta(name="b", namespace="d"), spec=last.spec))
+
+
 def test_a_pod_that_comes_back_alone_waits_for_a_refused_list(one_node: Any) -> None:
-    """Its volumes are looked at each 300 ms, as always; pods beside it find the objects listed."""
+    """Its volumes are looked at each 300 ms, as always; a pod beside it finds the objects listed, and one that comes
+    10 s behind them is let list them."""
     late, asked = LateMount(round(1.95 * SECOND), (round(1.1 * SECOND), round(1.15 * SECOND))), []
 
     def late_mount() -> LateMount:
@@ -67,18 +76,20 @@ def test_a_pod_that_comes_back_alone_waits_for_a_refused_list(one_node: Any) -> 
     usual = one_node(costs=StartCosts(mount=lambda uid: 300 * MS))
     node = one_node(costs=StartCosts(mount=lambda uid: 300 * MS, late_mount=late_mount))
     for one in (usual, node):
-        for at_s, name in ((1, "a"), (20, "b"), (30, "c")):
+        for at_s, name in ((1, "a"), (30, "c"), (80, "e")):
             one.create(at_s=at_s, name=name)
         one.delete(10, grace_s=1, name="a")
-        one.delete(40, grace_s=1, name="b")
-        one.create(at_s=50, name="d")
-        one.run(60)
+        one.server.on_write.append(partial(replaces, one))
+        one.delete(60, grace_s=1, name="b")
+        one.delete(70, grace_s=1, name="c")
+        one.run(100)
     first, second, *others = (a - b for a, b in zip(node.times(STARTED), usual.times(STARTED), strict=True))
     assert (first, second) == (0, pytest.approx(1.8, abs=0.001))
     assert others == [pytest.approx(0, abs=0.05)] * 2
     assert len(asked) == 1
     failed = [row.t_ns for row, said in node.rows(Kind.KUBE_EVENT, "collector") if said["reason"] == "FailedMount"]
-    assert [at_ns / SECOND for at_ns in failed] == pytest.approx([21.11, 21.16], abs=0.02)
+    begun_s = node.times(STARTED)[1] - (usual.times(STARTED)[1] - usual.times(Kind.POD_CREATED)[1]) - 1.8
+    assert [at_ns / SECOND - begun_s for at_ns in failed] == pytest.approx([1.11, 1.16], abs=0.02)
 
 
 def test_a_container_has_sigterm_once_its_runtime_has_run_runc(one_node: Any) -> None:

@@ -36,7 +36,8 @@ PodDraw = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class LateMount:
-    """A pod whose ConfigMaps and Secrets the API server did not let the kubelet list at first (watch_based_manager.go, authorizer/node)."""
+    """A pod whose ConfigMaps and Secrets the API server did not let the kubelet list at first (watch_based_manager.go,
+    plugin/pkg/auth/authorizer/node; v1.34.2)."""
 
     mounted_ns: int
     """From the pod's sync until its volumes are mounted."""
