@@ -51,8 +51,8 @@ class PodWorker:
         self._timer: Call | None = None
         self._mounted = False
         self._mount_since_ns: int | None = None
-        self._mounted_ns = 0
-        """Not before then are its volumes mounted."""
+        self._mounted_ns: int | None = None
+        """Not before then are its volumes mounted; None: nothing holds them."""
         self.waiting: dict[str, str] = {}
         """Container -> why it could not be started (the kubelet's reason cache)."""
         self._error = False
@@ -244,7 +244,7 @@ class PodWorker:
 
     def _mounts_made(self, _argument: object) -> None:
         kubelet = self._kubelet
-        late = kubelet.clock.now_ns < self._mounted_ns
+        late = self._mounted_ns is not None and kubelet.clock.now_ns < self._mounted_ns
         more_ns = kubelet.defaults.volume_poll_ns if late else kubelet.runtime.costs.mount_more(self.uid)
         if more_ns:
             kubelet.clock.call_in(more_ns, self._mounts_made)
