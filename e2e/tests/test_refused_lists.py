@@ -6,9 +6,10 @@ from slurmtwin_e2e.kind.refused_lists import Pod, failed_mounts, refused_lists, 
 
 HEAD = "node kubelet[199]: E1127 18:40:53.269598     199"
 LOG = f"""\
-1795804853.269667 {HEAD} reflector.go:205] "Failed to watch" err="failed to list *v1.Secret: secrets \\"keys\\" \
-is forbidden: User \\"system:node:n1\\" cannot list resource \\"secrets\\" in API group \\"\\" in the namespace \\"a\\": \
-no relationship found between node 'n1' and this object" logger="UnhandledError" reflector="object-\\"a\\"/\\"keys\\"" \
+1795804853.269667 {HEAD} reflector.go:205] "Failed to watch" err="failed to list *v1.Secret: secrets \\"keys\\" is \
+forbidden: User \\"system:node:n1\\" cannot list resource \\"secrets\\" in API group \\"\\" in the namespace \
+\\"a\\": no relationship found between node 'n1' and this object" logger="UnhandledError" \
+reflector="object-\\"a\\"/\\"keys\\"" \
 type="*v1.Secret"
 1795804853.300000 {HEAD} reflector.go:205] "Failed to watch" err="failed to list *v1.Secret: secrets \\"keys\\" is \
 forbidden" logger="UnhandledError" reflector="object-\\"b\\"/\\"keys\\"" type="*v1.Secret"

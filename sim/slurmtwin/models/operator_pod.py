@@ -68,7 +68,7 @@ class OperatorPod(ABC):
             self.cut()
 
     def kill(self) -> None:
-        """Their container's process dies: what was sent stands, the rest is forgotten; their kubelet starts it again."""
+        """Their process dies: what was sent stands, the rest is forgotten; their kubelet starts the container again."""
         if not self._processes:
             return
         now_ns = self.env.now_ns

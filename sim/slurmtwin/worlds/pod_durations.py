@@ -67,6 +67,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "stop-told": (288.0, 0.3),
     "clean-up": (64.0, 0.0),
     "volumes-mounted": (900.0, 1.1),
+    "supervisor-start": (130.0, 0.0),
     "supervisor-spawn": (17.0, 0.58),
     "main-pass": (1.5, 0.0),
     "loop-round": (2.0, 0.0),
@@ -98,7 +99,8 @@ neither quiet runs nor the sidecar itself show that. container-restart is that o
 were killed one by one on a cluster without Slurm (exit_delay --restarts): 185 ms (136 to 392) from the kubelet's sync
 to the new process; quiet-restarts shows Slurm's daemons. forced-removal and set-status are those of
 quiet-replaced on 22 November, volumes-mounted that of 40 pods before the faults of that day's first batch. clean-up is
-that of pods of x10 and x43 before quiet-deleted was there: 44 to 78 ms.
+that of pods of x10 and x43 before quiet-deleted was there: 44 to 78 ms. supervisord's start is that of seven workers of
+x19 and x33 before their fault: the event of the container's start until slurmd serves, less 1 s and slurmd's own.
 node-down is what a silent node's slurmctld took from the requeue to its line of DOWN, 18 times on a Xeon without a
 cluster: 2 ms and less in 15, 3, 5 and 9 in the others (silent_node). hung-ping and takeover-load are of standbys
 there beside an idle cluster, six with a frozen primary and 32 in all (standby_rounds, --hangs --round-ms 0.41): 5 to 11
@@ -161,6 +163,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon.json": {
         "container-start-behind": (100.0, 0.12),
         "pre-stop": (293.0, 0.22),
+        "supervisor-start": (68.0, 0.06),
         "standby-round": (0.15, 0.25),
         "standby-ping": (2.7, 0.48),
         "hung-ping": (8.3, 0.3),
@@ -259,7 +262,6 @@ OF_OTHERS: Final[Mapping[str, tuple[str, tuple[float, ...], float]]] = {
     "cordon-done": ("slurmctld-start", (0.13, 0.154, 0.213), 0.35),
     "config-told": ("operator-look", (3.94, 4.68), 0.12),
     "reconfigured": ("operator-look", (0.77, 0.91), 0.21),
-    "supervisor-start": ("slurmctld-start", (1.39, 1.115, 1.17), 0.15),
 }
 """Duration that a batch does not show -> one that it does, how many times as long it was on each machine that shows
 both, the latest first (the median of its hours), and the logarithm's sigma within one hour.
@@ -270,11 +272,7 @@ beside 83; on that of the day before 19.6 and 11.8 beside 76, and 20.6 and 13.2 
 patch of the reference operator two of these hours had 2.06 and 1.32, and 1.33 and 0.8. In 42 changes that met no pass,
 of nine other batches, both together were 0.47 to 0.66 of the hour's start. What a change in place takes until slurmctld
 is told, and its new process, where there is no quiet-configured: 157 and 27 ms beside a look of 40 (10 changes) and 163
-and 35 beside 41 (10) on the former, 151 and 29 beside 32 (20) on the latter. supervisord's start, which is Python's:
-24 starts of slurmd's container without a cluster took 1.135 to 1.227 s on the machine of 27 November, of which 50 ms
-are slurmd's and a second the first round (slurmtwin_e2e.kind.supervised_restart --starts, --bare), beside a start of
-slurmctld of 90 in four of its hours; on the Xeon 68 ms beside 61; seven workers of x19 and x33 before their fault,
-from the container's event until slurmd serves, 130 beside 111 on 21 November.
+and 35 beside 41 (10) on the former, 151 and 29 beside 32 (20) on the latter.
 
 Another machine may be like any of them, so each fit takes one of them, both parts of a pass the same.
 """

@@ -49,8 +49,6 @@ END_SCATTER: Final = 0.6
 The law's sigma has both in it: 0.27 on the mean of twelve batches, of those alone 0.12, of pairs 0.19."""
 UNMOUNT_NS: Final = 20 * MS
 """What unmounting a pod's volumes takes behind the two loops that see its end (an assumption: no row shows it)."""
-BOUND_MORE_NS: Final = 6 * MS
-"""A binding takes up to so much beside the model's requests: kube-scheduler's own work."""
 LISTED_AGAIN_NS: Final = (800 * MS, 1600 * MS)
 """A reflector lists again behind a refusal (client-go reflector.go: 800 ms with a jitter of 1, v1.34.2)."""
 LIST_AWAITED_NS: Final = 1 * SECOND
@@ -99,17 +97,6 @@ class Sharing:
         now_ns = self._env.now_ns
         self._ends_ns = [end_ns for end_ns in self._ends_ns if end_ns > now_ns]
         return round(drawn_ns * (1 + BESIDE * len(self._ends_ns)) / (1 + BESIDE * QUIET_BESIDE))
-
-
-def binds(world: PodWorld, first: Draw) -> Draw:
-    """What a pod's binding takes beside its requests: while a cluster is filled, and behind a scenario's begin.
-
-    pod-bind is that of the first pods, 26 to 80 ms and up to seconds. Pods that were created behind the begin are seen
-    scheduled 6 to 23 ms later, median 12 (106 alone in quiet-deleted; 6 to 30 of 301 beside up to three in
-    quiet-deleted, -drained and -operated); the model's requests and watches take 1 to 18, median 7.
-    """
-    later = world.streams.uniform_ns("pod.bound", 0, BOUND_MORE_NS)
-    return lambda: first() if world.env.now_ns < 0 else later()
 
 
 class Mounting:
@@ -174,7 +161,8 @@ def daemon_stop(world: PodWorld, times: StartTimes) -> Draw:
 def refused_lists(world: PodWorld, sharing: Sharing) -> Callable[[], LateMount | None]:
     """A kubelet lists a pod's objects as soon as it hears of it: the API server may not have heard of its binding yet.
 
-    What starts that came together take has it in it; so this is of pods that start alone.
+    What starts that came together take has it in it, as mounts of an operator's pods have; so this is of plain pods
+    that start alone.
     """
     refused, draw = world.happens("list.refused"), world.streams.uniform_ns
     again, loop = draw("list.again", *LISTED_AGAIN_NS), draw("list.loop", 0, REMOUNT_NS)
@@ -297,6 +285,6 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
         StartCosts(), mount=mount, mount_more=mount_more, unmount=lambda: loop() + loop() + UNMOUNT_NS,
         clean_up=lambda: CLEAN_UP_OWN_NS, removed=lambda: max(0, clean_up() - CLEAN_UP_OWN_NS), create=lambda: 0,
         sandbox=sandbox, start=start, term=lambda: max(0, heard() - DELETE_HEARD_NS), restart=restart,
-        late_mount=StartCosts().late_mount if operator and not at_once else refused_lists(world, sharing),
+        late_mount=StartCosts().late_mount if operator else refused_lists(world, sharing),
         end_told=_end_told(world), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

@@ -317,19 +317,6 @@ def start_spans(rows: list[Event]) -> dict[str, float]:
     return {name: runs[name] - bound[name] for name in bound}
 
 
-def test_pods_behind_the_begin_are_bound_in_some_milliseconds() -> None:
-    """What the first ones take is no measure: recorded 6 to 23 ms, median 12 (docs/surprises.md)."""
-    seen: dict[Kind, list[float]] = {Kind.POD_CREATED: [], Kind.POD_SCHEDULED: []}
-    for row in play("quiet-deleted", durations=still_durations() | {"pod-bind": (2 * SECOND,)}):
-        if row.kind in seen and row.actor == "collector" and '"slurmd"' in (row.detail or ""):
-            seen[row.kind].append(row.t_ns / MS)
-    took_ms = [bound - made for made, bound in zip(*map(sorted, seen.values()), strict=True)]
-    assert len(took_ms) == 24
-    assert all(ms > 900 for ms in took_ms[:12])
-    assert all(1 <= ms <= 30 for ms in took_ms[12:])
-    assert 8 <= sorted(took_ms[12:])[6] <= 17
-
-
 def test_a_slurmctld_of_22_05_goes_round_as_the_one_before_it_did() -> None:
     """A recording shows rounds of 1.004 s, quiet runs 1.002 s: one round is drawn between, for all of a run's loops."""
     times = StartTimes(slurmctld_ns=-20 * SECOND, fault_ns=(25 * SECOND,), round_ns=1004 * MS)
