@@ -27,13 +27,13 @@ def test_lists_that_are_refused_make_a_pod_as_much_later_as_recorded(monkeypatch
     for refused in (0, 100):
         monkeypatch.setitem(pod_durations.SHARES, "list.refused", (refused, 100))  # type: ignore[arg-type]
         seen[refused] = [image_s(replicated(X10, "10", number)) for number in range(8)]
-    assert all(0.35 <= at_s <= 0.7 for at_s in seen[0]), seen
+    assert all(0.35 <= at_s <= 0.85 for at_s in seen[0]), seen
     late = [after - before for before, after in zip(seen[0], seen[100], strict=True)]
     assert all(0.55 <= at_s <= 1.95 for at_s in late), late
     assert any(RECORDED_S[0] <= at_s <= RECORDED_S[1] for at_s in late)
 
 
 def test_few_pods_wait_for_them() -> None:
-    """Recorded in six of 47."""
+    """Recorded of seven in 47, and of 16 in 84 that quiet-controller deletes."""
     late = [number for number in range(40) if image_s(replicated(X10, "10", number)) > 0.9]
     assert 1 <= len(late) <= 12

@@ -62,7 +62,8 @@ def costs_by(clock: SimpleNamespace, operator: str = "") -> StartCosts:
     world = SimpleNamespace(
         env=clock, has=lambda *names: set(names) <= set(durations), middle=lambda name: durations[name] * MS,
         draw=lambda name: lambda: durations[name] * MS,
-        streams=SimpleNamespace(uniform_ns=lambda *_: lambda: 0),
+        happens=lambda _: lambda: False,
+        streams=SimpleNamespace(uniform_ns=lambda *_: lambda: 0, choice_ns=lambda *_: lambda: 0),
     )  # fmt: skip
     return start_costs(cast("PodWorld", world), Sharing(cast("Environment", clock)), operator)
 
