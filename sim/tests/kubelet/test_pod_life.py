@@ -92,6 +92,19 @@ def test_a_pod_that_comes_back_alone_waits_for_a_refused_list(one_node: Any) -> 
     assert [at_ns / SECOND - begun_s for at_ns in failed] == pytest.approx([1.11, 1.16], abs=0.02)
 
 
+def test_a_pod_that_comes_back_beside_another_finds_its_objects_listed(one_node: Any) -> None:
+    """The other one holds the references (AddReference()): of 1,200 such pods none waited."""
+    asked: list[int] = []
+    node = one_node(costs=StartCosts(late_mount=lambda: asked.append(1)))
+    for name in ("a", "beside"):
+        node.create(name=name)
+    node.server.on_write.append(partial(replaces, node))
+    node.delete(10, grace_s=1, name="a")
+    node.run(30)
+    assert node.pod("b") is not None
+    assert not asked
+
+
 def test_a_container_has_sigterm_once_its_runtime_has_run_runc(one_node: Any) -> None:
     """StartCosts.term: its end comes so much later, and its grace begins then."""
     ends = []
