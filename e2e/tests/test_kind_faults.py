@@ -88,6 +88,8 @@ def test_a_pod_that_is_deleted_again_is_looked_up_when_its_successor_runs() -> N
     other = fault(kind="pod.delete", at="40s", target="slurmd:w-1")
     faults = [*((number, one, one.at) for number, one in enumerate(again)), (3, other, other.at)]
     assert [looked_up_ns(faults, number) // SECOND for number in range(4)] == [11, 32, 42, 25]
+    soon = [(0, again[0], 26 * SECOND), (1, again[1], 30 * SECOND)]
+    assert looked_up_ns(soon, 1) == 30 * SECOND, "never behind its own time"
 
 
 def test_a_repetition_before_the_first_is_refused() -> None:

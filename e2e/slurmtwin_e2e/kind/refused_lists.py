@@ -4,7 +4,7 @@ A kubelet lists a ConfigMap or Secret when the first pod of its machine names it
 hears of that pod. The API server's node authorizer lets it do so once it has heard of the pod's binding itself
 (plugin/pkg/auth/authorizer/node); a list that comes before that is refused, and the reflector tries again 0.8 to 1.6 s
 later. A StatefulSet's pod is deleted again and again, alone on its machine or beside another with the same volumes; the
-kubelet's log tells each refused list, events each mount that waited too long (1 s). No Slurm and no fault run is in it.
+kubelet's log tells each refused list, and each mount that waited too long (1 s). No Slurm and no fault run is in it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ PAUSE_S: Final = 0.73
 """Between a pod that is ready and its deletion."""
 LATE_S: Final = 4.0
 """A refused list belongs to the last pod that was bound so long before it."""
+SEEN_S: Final = 0.1
+"""A binding is seen at most so long behind it: its refused list must not lie before it."""
 TOO_LATE: Final = "cache: timed out waiting for the condition"
 _REFUSED: Final = re.compile(r'^(\d+\.\d+) .*is forbidden.*reflector="object-\\?"(.*?)\\?"/\\?"(.*?)\\?""')
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One new pod: unix seconds of its binding and of its being ready (to 1 s), and what went wrong meanwhile."""
+    """One new pod: unix seconds of its binding, and what went wrong behind it."""
 
     bound_s: float
     refused: tuple[str, ...]
@@ -62,13 +64,8 @@ def told(bound_s: Sequence[float], lists: Sequence[tuple[float, str]], mounts_s:
     out = []
     for number, at_s in enumerate(bound_s):
         end_s = min([at_s + LATE_S, *bound_s[number + 1 : number + 2]])
-        out.append(
-            Pod(
-                at_s,
-                tuple(name for told_s, name in lists if at_s <= told_s < end_s),
-                sum(at_s <= told_s < end_s for told_s in mounts_s),
-            )
-        )
+        names = tuple(name for told_s, name in lists if at_s <= told_s < end_s)
+        out.append(Pod(at_s, names, sum(at_s <= told_s < end_s for told_s in mounts_s)))
     return out
 
 
@@ -136,7 +133,7 @@ def _ready(api: Api, base: str, before: str, bound_s: list[float] | None = None)
         if pod["spec"].get("nodeName") and uid != bound:
             bound = uid
             if bound_s is not None:
-                bound_s.append(time.time() - 0.1)
+                bound_s.append(time.time() - SEEN_S)
         if any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ())):
             return str(uid)
         time.sleep(0.01)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.models.kubelet.back_off import BackOff
+from slurmtwin.models.kubelet.defaults import KubeletDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 POD_NS: Final = 2 * SECOND
 """A pod of it is deleted until another one's process runs."""
-BACK_OFF_NS: Final = (10 * SECOND, 300 * SECOND, 600 * SECOND)
-"""A container that ends again waits so long, at most so long, and not when it has run for so long (kubernetes.md 2.9).
-"""
 
 
 class OperatorProcess(Protocol):
@@ -48,7 +46,7 @@ class OperatorPod(ABC):
     def __init__(self, env: Environment, crash_at: int = 0, restart: Callable[[], int] = lambda: 0) -> None:
         """restart: the end of its container's process until the next one runs, where no back-off holds it."""
         self.env = env
-        self._restart, self._back_off = restart, BackOff(*BACK_OFF_NS)
+        self._restart, self._back_off = restart, BackOff.of(KubeletDefaults())
         self.actions = 0
         self.began_ns = env.now_ns
         self._processes: tuple[OperatorProcess, ...] = ()
@@ -78,7 +76,7 @@ class OperatorPod(ABC):
 
     def replace(self, released: bool = False) -> None:  # noqa: ARG002  for those that hold a lease
         """Their pod is deleted, at once or with its grace (released: a lease is given back), and another one made."""
-        self._back_off = BackOff(*BACK_OFF_NS)
+        self._back_off = BackOff.of(KubeletDefaults())
         self._end(POD_NS)
 
     def _end(self, again_ns: int) -> None:

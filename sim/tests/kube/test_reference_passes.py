@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from replicated_runs import SCENARIOS, replicated
+from replicated_runs import SCENARIOS, replicated, still_rows
 
 from slurmtwin.adapters.operator_process import _Process
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.api_server.errors import NotFoundError, UnreachableError, refused
-from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 from slurmtwin_operator.core.actions import Why
 from slurmtwin_reports.history import Row, rows_of_events
@@ -42,13 +40,6 @@ def of_first_pass(rows: Iterable[Row]) -> list[str]:
     return [what for at_ns, what in told(rows) if 8 * SECOND < at_ns < 9 * SECOND]
 
 
-def run(path: Path = OP_DELETE, **changed: int) -> list[Row]:
-    """With these durations in ms, the others at their medians."""
-    durations = still_durations() | {name.replace("_", "-"): (ms * MS,) for name, ms in changed.items()}
-    kept = run_scenario(load_scenario(path), path.parent, TwinOptions(keep=True, durations=durations, still=True)).kept
-    return list(rows_of_events(kept or []))
-
-
 @pytest.mark.parametrize("recording", ["10", "11", "12"])
 def test_a_pass_tells_what_is_new_between_its_memory_and_its_status_as_recorded(recording: str) -> None:
     """op-delete's step, the memory, four drains, ScaleIn and WaitsForJobs of each worker, then the status."""
@@ -62,7 +53,7 @@ def test_a_pass_tells_what_is_new_between_its_memory_and_its_status_as_recorded(
 
 def test_a_reason_is_told_once_while_each_pass_has_it() -> None:
     """The busy worker waits for its job in passes of half a minute."""
-    events = [what for _, what in told(run())]
+    events = [what for _, what in told(still_rows(OP_DELETE))]
     waits = [what for what in events if what == f"{Why.WAITS_FOR_JOBS} w-0"]
     assert len(waits) == 1
     assert events.count(f"{Why.PRUNED} w-0") == 1
@@ -74,7 +65,7 @@ def first(rows: list[Row], kind: Kind, **said: Any) -> int:
 
 def test_the_status_and_the_next_pass_come_behind_its_events() -> None:
     """Events of 100 ms more each: the status is as much later, and so is what the pass asks for 5 s behind its end."""
-    seen = {ms: run(operator_event=ms) for ms in (10, 110)}
+    seen = {ms: still_rows(OP_DELETE, operator_event=ms) for ms in (10, 110)}
     count = len([what for what in of_first_pass(seen[10]) if what != STATUS])
     assert count >= 6
     ends = {ms: [at for at, what in told(rows) if what == STATUS and at > 8 * SECOND] for ms, rows in seen.items()}
@@ -132,7 +123,7 @@ def test_the_status_of_a_node_set_that_is_gone_is_no_failure(monkeypatch: pytest
         over(process, deciding, others, good)
 
     monkeypatch.setattr(_Process, "_over", noted)
-    run()
+    still_rows(OP_DELETE)
     assert ended
     assert all(ended)
     assert not refused(NotFoundError("gone"))

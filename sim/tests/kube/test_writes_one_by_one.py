@@ -6,28 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from replicated_runs import SCENARIOS
+from replicated_runs import SCENARIOS, still_rows
 
 from slurmtwin.adapters import operator_process, patches
 from slurmtwin.adapters.operator_process import _Process
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Kind
-from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.api_server.objects import Pod
-from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.start_times import StartTimes
-from slurmtwin.worlds.twin import TwinOptions, run_scenario
-from slurmtwin_reports.history import Row, rows_of_events
+from slurmtwin_reports.history import Row
 
 FAULTS = SCENARIOS / "faults"
 WRITE_NS = 40 * MS
 
 
 def run(name: str, times: StartTimes | None = None, **changed_ms: int) -> list[Row]:
-    """With these durations, the others at their medians."""
-    durations = still_durations() | {law.replace("_", "-"): (ms * MS,) for law, ms in changed_ms.items()}
-    options = TwinOptions(keep=True, durations=durations, still=True, times=times or StartTimes())
-    return list(rows_of_events(run_scenario(load_scenario(FAULTS / f"{name}.yaml"), FAULTS, options).kept or []))
+    """A fault scenario at the medians."""
+    return still_rows(FAULTS / f"{name}.yaml", times, **changed_ms)
 
 
 def gap_ms(rows: list[Row]) -> float:

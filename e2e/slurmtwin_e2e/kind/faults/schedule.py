@@ -68,8 +68,8 @@ def looked_up_ns(faults: Sequence[tuple[int, Planned, int]], number: int) -> int
         end = begin + fault.lasts
         if place != number and isinstance(fault, OperatorStep) and fault.target == own.target and looked < end < at:
             looked = min(at, end + ENDED_NS)
-        if place != number and own.kind == fault.kind == "pod.delete" and fault.target == own.target:
-            looked = max(looked, begin + REPLACED_NS) if begin < at else looked
+        if own.kind == fault.kind == "pod.delete" and fault.target == own.target and begin < at:
+            looked = max(looked, min(at, begin + REPLACED_NS))
         if place != number and fault.kind.startswith("api_server.") and begin - ASIDE_NS < looked < begin + fault.lasts:
             looked = begin - ASIDE_NS
     return looked

@@ -7,6 +7,10 @@ nanoseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slurmtwin.models.kubelet.defaults import KubeletDefaults
 
 
 @dataclass(slots=True)
@@ -27,6 +31,11 @@ class BackOff:
         self._most_ns = most_ns
         self._reset_ns = reset_ns
         self._entries: dict[str, _Entry] = {}
+
+    @classmethod
+    def of(cls, defaults: KubeletDefaults) -> BackOff:
+        """As a kubelet with these defaults keeps it."""
+        return cls(defaults.back_off_base_ns, defaults.back_off_most_ns, defaults.back_off_reset_ns)
 
     def delay_ns(self, key: str) -> int:
         """The present delay of a key; 0 when it has none."""

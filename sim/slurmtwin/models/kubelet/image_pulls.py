@@ -30,7 +30,7 @@ class ImagePulls:
     def __init__(self, clock: Clock, runtime: ContainerRuntime, defaults: KubeletDefaults) -> None:
         self._clock = clock
         self._runtime = runtime
-        self._back_off = BackOff(defaults.back_off_base_ns, defaults.back_off_most_ns, defaults.back_off_reset_ns)
+        self._back_off = BackOff.of(defaults)
         self._queue: list[tuple[str, str, Told]] = []
         self._busy = False
 

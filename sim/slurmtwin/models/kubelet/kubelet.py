@@ -114,7 +114,7 @@ class Kubelet:
             self.clock, runtime, Ticks(now_ns + draw(0, defaults.relist_ns), defaults.relist_ns), self._pod_changed
         )
         self.sync_ticks = Ticks(now_ns + draw(0, defaults.sync_tick_ns), defaults.sync_tick_ns)
-        self.crash_loops = BackOff(defaults.back_off_base_ns, defaults.back_off_most_ns, defaults.back_off_reset_ns)
+        self.crash_loops = BackOff.of(defaults)
         self.images = ImagePulls(self.clock, runtime, defaults)
         self.probes = ProbeLoops(self.clock, self, self._first_probe_ns)
         self.statuses = StatusSender(
