@@ -1,4 +1,4 @@
-"""What faults of a machine do to its pods: kubelet or runtime stopped, all of it paused or cut off (kubernetes.md 4)."""
+"""What faults of a machine do to its pods: kubelet or runtime stopped, or all of it (kubernetes.md 4)."""
 
 from __future__ import annotations
 
