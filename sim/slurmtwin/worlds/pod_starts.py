@@ -31,6 +31,11 @@ CLEAN_UP_OWN_NS: Final = 6 * MS
 """Of clean-up this is the pod's own worker, beside which those of other pods do theirs: as long as an answer's way. The
 rest is its turn among the kubelet's statuses, one pod behind the other: 264 removals on one kubelet came 25 ms behind
 the one before (median), the law of a single one has 24."""
+BOUND_NS: Final = 2 * MS
+"""kube-scheduler's own part of a binding once the cluster is filled, beside requests and watches: 407 pods that were
+created behind a scenario's begin were bound in 6 to 23 ms, median 12 (docs/surprises.md), in the model 2 ms earlier."""
+BOUND_MODELLED_NS: Final = 40 * MS
+"""Of pod-bind, which the model has apart: requests and watches of a cluster that is filled."""
 PULL_NS: Final = 10 * SECOND
 """An image that a registry has; every recorded one is on the machine beforehand."""
 END_RECEIVED_NS: Final = 5 * MS
@@ -132,6 +137,15 @@ class Mounting:
             return 0
         self._spans[uid] = (self._spans[uid][0], self._env.now_ns + more_ns)
         return more_ns
+
+
+def binds(world: PodWorld, sharing: Sharing) -> Draw:
+    """What kube-scheduler takes for a pod: pod-bind while the cluster is filled, of which its own requests and the
+    first watches' 40 ms are in the model; behind the scenario's begin next to nothing.
+    """
+    drawn = world.draw("pod-bind")
+    filling = sharing.of(lambda: max(0, drawn() - BOUND_MODELLED_NS))
+    return lambda: filling() if world.env.now_ns < 0 else BOUND_NS
 
 
 def _end_told(world: PodWorld) -> Draw | None:

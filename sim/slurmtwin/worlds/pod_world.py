@@ -55,7 +55,7 @@ from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, sup
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
-from slurmtwin.worlds.pod_starts import Sharing, daemon_stop, start_costs
+from slurmtwin.worlds.pod_starts import Sharing, binds, daemon_stop, start_costs
 from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.service_ways import RULES_NS, Ways
 from slurmtwin.worlds.start_times import StartTimes, begins
@@ -328,7 +328,7 @@ class KubePart:
         version = self.kubernetes = self._cluster.kubernetes
         self.plane = control_plane(
             env, self.server, defaults_of(version, options.scaled.get(GRACE, 1)), streams, request,
-            self._sharing.of(_less(world.draw("pod-bind"), 40 * MS)), world.draw("claim-bind"),
+            binds(world, self._sharing), world.draw("claim-bind"),
             world.draw("set-status"), dict(options.times.pod_node),
         )  # fmt: skip
         self.slurm = SlurmPrograms(world.cluster, self._settings(options), other_program)
