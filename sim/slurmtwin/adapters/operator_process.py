@@ -218,7 +218,7 @@ class _Process:
         """
         self._turn += 1
         self._queue = self._new_queue()
-        others, decided = self._other_states().union(self._carrying.taken_back), self._decided
+        others, decided = self._other_states(self._port.states()).union(self._carrying.taken_back), self._decided
         for item in self.sets:
             labels: list[a.Action] = []
             if decided is not None and decided.item.meta.uid == item.meta.uid:
@@ -411,15 +411,16 @@ class _Process:
         self._place(deciding.item, deciding.pods)
         self._port.settle(partial(self._settled, deciding))
 
-    def _settled(self, deciding: _Deciding) -> None:
-        """Nodes were listed anew: the status is written, then conditions of pods, one by one, then labels.
+    def _settled(self, deciding: _Deciding, states: tuple[SlurmNode, ...]) -> None:
+        """Nodes were listed anew, as they are here: the status is written, then conditions of pods, one by one, then
+        labels.
 
         Status and labels are those of the first list, where slurm-operator looks once more.
         """
         if deciding.turn != self._turn:
             self._over(deciding, 0, True)
             return
-        others = self._other_states() if self._carrying.marks_pods else frozenset()
+        others = self._other_states(states) if self._carrying.marks_pods else frozenset()
         item, status = deciding.item, deciding.status
         if status is not None:
             self._write_status(item, status)
@@ -452,9 +453,8 @@ class _Process:
         core_ns = round(wanted_ns * carrying.requeue_factor)
         self._queue.add_after(key, core_ns if carrying.poll_after_failure else carrying.poll_ns)
 
-    def _other_states(self) -> frozenset[str]:
+    def _other_states(self, states: tuple[SlurmNode, ...]) -> frozenset[str]:
         """Nodes whose state is another one: it is written as conditions of their pods."""
-        states = self._port.states()
         before, self._o.said = self._o.said, states
         return frozenset() if states is before else other_records(before, states)
 

@@ -137,34 +137,43 @@ class SlurmPort:
 
     def wait_for_change(self, done: Callable[[], None]) -> None:
         """With slurm-client a change of a node is back when nodes were listed anew (client.go Update())."""
-        lists_ns = self._lists_ns(self._behind)
+        _, lists_ns = self._lists_ns(self._behind)
         self._behind = 0
         if lists_ns:
             self._clock.call_in(lists_ns, lambda _: done())
         else:
             done()
 
-    def settle(self, done: Callable[[], None]) -> None:
+    def settle(self, done: Callable[[tuple[SlurmNode, ...]], None]) -> None:
         """The end of a pass: with slurm-client its status waits for a new list, and for that of a change.
 
-        (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.)
+        (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.) done: is given the nodes
+        as that list has them, which may be most of a second old.
         """
-        lists_ns = self._lists_ns(1 + self._behind)
+        listed_ns, lists_ns = self._lists_ns(1 + self._behind)
         self._behind = 0
         if self._informing is None or not lists_ns:
-            done()
+            done(self.states())
             return
-        self._clock.call_in(lists_ns + self._informing.reads(), lambda _: done())
+        self._clock.call_in(listed_ns, self._listed_last, (lists_ns - listed_ns + self._informing.reads(), done))
 
-    def _lists_ns(self, count: int) -> int:
-        """So many lists, one after the other; nobody waits for a service that was away, or without informers."""
+    def _listed_last(self, waiting: tuple[int, Callable[[tuple[SlurmNode, ...]], None]]) -> None:
+        wait_ns, done = waiting
+        states = self.states()
+        self._clock.call_in(wait_ns, lambda _: done(states))
+
+    def _lists_ns(self, count: int) -> tuple[int, int]:
+        """So many lists, one after the other: until the last is made, and until the look that finds it done; nobody
+        waits for a service that was away, or without informers."""
         informing, now_ns = self._informing, self._clock.now_ns
         if informing is None or self._direct(informing) or self._last.answer != "fresh" or self._failed:
-            return 0
-        at_ns = now_ns
+            return 0, 0
+        at_ns = listed_ns = now_ns
         for _ in range(count):
-            at_ns += _listed_after_ns(informing, at_ns, self._calls.look)
-        return at_ns - now_ns
+            takes_ns = informing.batch(at_ns) + self._calls.look()
+            listed_ns = at_ns + takes_ns
+            at_ns += -(-takes_ns // informing.lists.check_ns) * informing.lists.check_ns
+        return listed_ns - now_ns, at_ns - now_ns
 
     def _direct(self, informing: Informing) -> bool:
         return informing.lists.direct(self._clock.now_ns)
@@ -276,7 +285,7 @@ class SlurmPort:
         return self._jobs(ctld) if lists.direct(now_ns) else self._known_jobs
 
     def states(self) -> tuple[SlurmNode, ...]:
-        """Nodes as the status at the end of a pass finds them."""
+        """Nodes as a list finds them now."""
         ctld = self._cluster.ctld
         return self._nodes(ctld) if self._serves() == "fresh" and ctld is not None else self._nodes_listed
 
@@ -426,7 +435,7 @@ class SlurmPort:
 
         What is changed next is changed behind them: an update reads its object anew (slurm-client client.go Update()).
         """
-        lists_ns = self._lists_ns(self._behind)
+        _, lists_ns = self._lists_ns(self._behind)
         self._behind = 0
         self._clock.call_in(lists_ns + self._calls.change(), self._do, (change, done, waits))
 
@@ -452,9 +461,3 @@ class SlurmPort:
             done(self._node(ctld, found) if found is not None and self._known(found) else None, True)
 
         self._clock.call_in(self._calls.change(), answered)
-
-
-def _listed_after_ns(informing: Informing, asked_ns: int, look: Callable[[], int]) -> int:
-    """From a refresh to the look that finds it done."""
-    check_ns = informing.lists.check_ns
-    return -(-(informing.batch(asked_ns) + look()) // check_ns) * check_ns

@@ -27,6 +27,7 @@ from slurmtwin.worlds.pod_durations import (
     POD_DURATIONS_FILE,
     POINTS,
     SHARES,
+    UNSEEN_ON_MS,
     _entries,
     calibrated_on,
     drawn_durations,
@@ -83,20 +84,27 @@ def test_a_recording_on_another_processor_has_the_durations_of_its_host() -> Non
             assert recorded_durations(manifest) == file
 
 
-def test_what_no_quiet_run_shows_is_its_own_on_a_processor_where_it_was_measured() -> None:
-    """supervisord's start: 130 ms on AMD EPYC, 68 on the Xeon."""
-    files = (POD_DURATIONS_FILE, *OTHER_PROCESSORS.values())
-    found = {path.name: still_durations(path)["supervisor-start"] for path in files}
-    assert found == {POD_DURATIONS_FILE.name: (130 * MS,), "pod_durations_xeon.json": (68 * MS,)}
+def test_what_no_quiet_run_shows_is_its_own_where_it_was_measured() -> None:
+    """supervisord's start: 125 and 113 ms on the machine of 27 November, 68 on the Xeon; elsewhere by slurmctld's."""
+    found = {path.name: still_durations(path) for path in BATCHES}
+    own = {
+        name.removeprefix("pod_durations_"): still["supervisor-start"][0] / MS
+        for name, still in found.items()
+        if "supervisor-start" in UNSEEN_ON_MS.get(name, {})
+    }
+    days = dict.fromkeys(
+        ("2026_11_27.json", "2026_11_27_0850.json", "2026_11_27_1240.json", "2026_11_27_1450.json"), 125
+    )
+    assert own == days | {"2026_11_27_2150.json": 113, "xeon.json": 68}
 
 
 def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> None:
-    """Of the batches that show both, 2.05 to 3.02 and 2.8 to 3.8 times; of the two that show no end: by the middle."""
+    """Of the batches that show both, 2.05 to 3.42 and 2.8 to 3.8 times; of the two that show no end: by the middle."""
     for path in BATCHES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
         restarts, found = "container-restart" in shown, still_durations(path)
         start, times, range_ = (
-            ("container-restart", 2.35, (2.05, 3.02)) if restarts else ("container-start-alone", 3.1, (2.8, 3.8))
+            ("container-restart", 2.35, (2.05, 3.42)) if restarts else ("container-start-alone", 3.1, (2.8, 3.8))
         )
         ratio = found["stop-told"][0] / found[start][0]
         if "stop-told" in shown:
@@ -113,6 +121,8 @@ def test_what_no_quiet_run_shows_goes_by_another_law_as_in_one_of_the_hours_that
         for name, (of, hours, sigma) in OF_OTHERS.items():
             if name in shown:
                 assert still[name][0] == pytest.approx(shown[name]["median_ms"] * MS, rel=0.001), (path.name, name)
+                continue
+            if name in UNSEEN_ON_MS.get(path.name, {}):
                 continue
             middle = statistics.median(hours) * still[of][0]
             assert still[name][0] == pytest.approx(middle, rel=0.001), (path.name, name)

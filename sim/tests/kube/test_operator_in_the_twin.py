@@ -422,7 +422,7 @@ def test_behind_a_recorded_status_comes_one_pass_and_one_more_if_its_last_write_
         assert isinstance(process, _Process)
         Noted.process = process
         process._new_queue = Noted  # type: ignore[method-assign, assignment]
-        process._other_states = lambda: frozenset(("w-0", "w-1"))  # type: ignore[method-assign]
+        process._other_states = lambda _states: frozenset(("w-0", "w-1"))  # type: ignore[method-assign]
         process._stand(None)
 
     played.world.env.call_at(10 * SECOND, stands)

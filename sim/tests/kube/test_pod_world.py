@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -327,3 +328,22 @@ def test_a_slurmctld_of_22_05_goes_round_as_the_one_before_it_did() -> None:
     rounds = {round((b - a) % SECOND / round((b - a) / SECOND) / MS, 3) for a, b in pairwise(looks) if b - a > SECOND}
     assert len(rounds) == 1
     assert 2 < rounds.pop() <= 6
+
+
+def test_pods_that_are_replaced_are_bound_at_once() -> None:
+    """docs/surprises.md: in 6 to 23 ms, median 12, whatever the cluster's first pods took."""
+    rows = play("quiet-deleted", durations=still_durations() | {"pod-bind": (2 * SECOND,)})
+    bound: dict[bool, list[float]] = {False: [], True: []}
+    for row in rows:
+        if row.kind is Kind.POD_CREATED and row.actor == "collector" and '"slurmd"' in (row.detail or ""):
+            pod = json.loads(row.detail or "")["pod"]
+            scheduled = (
+                later.t_ns for later in rows
+                if later.kind is Kind.POD_SCHEDULED and later.actor == "collector" and later.t_ns >= row.t_ns
+                and json.loads(later.detail or "")["pod"] == pod
+            )  # fmt: skip
+            bound[row.t_ns >= 0].append((next(scheduled) - row.t_ns) / MS)
+    assert len(bound[False]) == len(bound[True]) == 12
+    assert min(bound[False]) > 900
+    assert all(1 <= ms <= 30 for ms in bound[True]), bound[True]
+    assert 8 <= statistics.median(bound[True]) <= 17

@@ -46,10 +46,10 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
     began: dict[int, int] = {}
     begun, over = _Process._settled, _Process._over
 
-    def begin(process: _Process, deciding: Any) -> None:
+    def begin(process: _Process, deciding: Any, states: Any) -> None:
         process._carrying = replace(process._carrying, write=lambda: WRITE_NS)
         began[id(deciding)] = process.clock.now_ns
-        begun(process, deciding)
+        begun(process, deciding, states)
 
     def end(process: _Process, deciding: Any, others: int, good: bool) -> None:
         if id(deciding) in began and not deciding.labels:
