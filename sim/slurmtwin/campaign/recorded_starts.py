@@ -20,6 +20,7 @@ from slurmtwin.contract.scenario import Scenario
 from slurmtwin.models.slurm_cluster import SHUTDOWN_WAIT_NS
 from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
+from slurmtwin.models.slurmctld.scheduler import UNREAD_BATCH_SCHED_DELAY_S
 from slurmtwin.worlds.start_times import StartTimes
 
 Seen = TypeVar("Seen")
@@ -36,6 +37,8 @@ TOLD_AGAIN_NS: Final = 20 * MS
 """A kubelet's sweep until a watch tells of what it put right: a look, a patch and the watch."""
 SEEN_LATE_NS: Final = 2 * SECOND
 """A busy collector sees a new pod up to 0.7 s late, when its kubelet may have begun with it."""
+CALLED_NS: Final = UNREAD_BATCH_SCHED_DELAY_S * SECOND
+"""batch_sched_delay, where a scenario leaves it at its default."""
 FEWEST_ROUNDS: Final = 10
 """Of the loop of 22.05: over fewer of them its sleeps differ too much."""
 
@@ -84,6 +87,10 @@ class RecordedStarts:
         """Worker's pod -> from when it was not ready though it had been, and until when as far as is known."""
         self._sweeps: dict[str, int] = {}
         self._looks: list[int] = []
+        self._delay_is_usual = "batch_sched_delay" not in str(scenario.slurm.conf.get("SchedulerParameters", ""))
+        self._ended_ns = -(1 << 62)
+        """When a job ended last."""
+        self._calls: list[int] = []
         self._rounds = None if steady_loop(scenario.slurm.version) else Rounds()
 
     def take(self, row: Any) -> None:
@@ -127,12 +134,27 @@ class RecordedStarts:
             self._stood["look_ns"] = at_ns
         if kind == Kind.NODE_PINGED and self._rounds is not None:
             self._rounds.look(at_ns)
+        if kind == Kind.JOB_STARTED:
+            self._take_start(row)
+        elif kind == Kind.JOB_ENDED:
+            self._ended_ns = at_ns
         if kind == Kind.SCRIPT_STARTED and row.job_id is not None and "array_task" not in (row.detail or ""):
             self._scripts.setdefault(int(row.job_id), at_ns)
         if kind == Kind.SCHED_BACKFILL_CYCLE:
             self._stood["cycle_ns"] = at_ns
         elif kind == Kind.SCHED_MAIN_PASS and json.loads(row.detail).get("depth") == "full":
             self._stood["full_pass_ns"] = at_ns
+
+    def _take_start(self, row: Any) -> None:
+        """Where a look of the loop, each second, had come since a job's submission and left it, the pass that starts it
+        stands batch_sched_delay behind the call before it, unless it is a full one or follows another job's end."""
+        at_ns = int(row.t_ns)
+        waited_ns = at_ns - self._submits.get(row.job_id, at_ns)
+        full_ns = self._stood.get("full_pass_ns")
+        if json.loads(row.detail or "{}").get("by") != "main" or (full_ns is not None and at_ns - full_ns < SECOND):
+            return
+        if self._delay_is_usual and SECOND < waited_ns <= CALLED_NS and self._ended_ns < at_ns - waited_ns:
+            self._calls.append(at_ns - CALLED_NS)
 
     def _take_before(self, row: Any) -> None:
         """What Kubernetes shows before the first fault: leases, timers of kubelets, places of pods, first sights."""
@@ -254,6 +276,7 @@ class RecordedStarts:
         return {
             "relist_ns": self._relists,
             "script_ns": self._scripts,
+            "called_ns": tuple(dict.fromkeys(self._calls)),
             "sync_ns": self._called(self._syncs),
             "image_ns": self._imaged(),
             "entered_ns": self._called(self._entered),

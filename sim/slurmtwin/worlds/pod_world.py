@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.cluster_faults import ClusterFault
@@ -215,13 +215,15 @@ class PodWorld(TwinWorld):
         for at_ns, nodes in self._times.pings:
             if at_ns >= self.env.now_ns:
                 self.env.call_at(at_ns, self._pinged_then, nodes)
-        stood = (
-            (self._times.look_ns, self._look_then), (self._times.full_pass_ns, self._full_pass_then),
-            (self._times.anew_ns, self._cycle_then), (self._times.cycle_ns, self._cycle_then),
+        times = self._times
+        stood: tuple[tuple[int | None, Callable[[Any], None], object], ...] = (
+            *((at, self._passed_then, Scheduler.called_then) for at in times.called_ns),
+            (times.look_ns, self._look_then, None), (times.full_pass_ns, self._passed_then, Scheduler.full_pass_then),
+            (times.anew_ns, self._cycle_then, None), (times.cycle_ns, self._cycle_then, None),
         )  # fmt: skip
-        for at, then in stood:
+        for at, then, what in stood:
             if at is not None and at >= self.env.now_ns:
-                self.env.call_at(at, then)
+                self.env.call_at(at, then, what)
         self.kube.start()
 
     def _pinged_then(self, nodes: str) -> None:
@@ -251,11 +253,11 @@ class PodWorld(TwinWorld):
         apart_ns = abs(lag_ns - drawn_ns)
         return self.streams.uniform_ns("loop_round", lag_ns - apart_ns, lag_ns + apart_ns)()
 
-    def _full_pass_then(self, _argument: object) -> None:
-        """A full main pass that the recording has."""
+    def _passed_then(self, what: Callable[[Scheduler, int], None]) -> None:
+        """A full main pass that the recording has, or a call of the loop for a pass."""
         schedulers = self.cluster.ctld.schedulers if self.cluster.ctld is not None else None
         if isinstance(schedulers, Scheduler):
-            schedulers.full_pass_then(self._times.clock_lag_ns)
+            what(schedulers, self._times.clock_lag_ns)
 
     def _cycle_then(self, _argument: object) -> None:
         """A backfill cycle that the recording has, or a start: backfill sleeps from then on."""

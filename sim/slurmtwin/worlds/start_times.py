@@ -73,6 +73,8 @@ class StartTimes:
     """Ticks of the ping cycle before the first fault of a run in pods, and the nodes that were asked (a hostlist)."""
     full_pass_ns: int | None = None
     """The last full main pass before the first fault of a run in pods; None: not known."""
+    called_ns: tuple[int, ...] = ()
+    """Likewise when slurmctld's loop had called for a pass, so that a job which came then waited for its next call."""
     cycle_ns: int | None = None
     """Likewise the last backfill cycle."""
     anew_ns: int | None = None

@@ -227,6 +227,45 @@ def test_the_last_full_pass_and_cycle_before_the_fault_are_known() -> None:
     assert (of_two.slurmctld_ns, of_two.anew_ns) == (-5 * SECOND, -2 * SECOND)
 
 
+@pytest.mark.parametrize(
+    ("submitted_s", "by", "before", "conf", "called"),
+    [
+        (11.0, "main", [], "", [10.0]),
+        (12.5, "main", [], "", []),
+        (9.0, "main", [], "", []),
+        (11.0, "backfill", [], "", []),
+        (11.0, "main", [(12.0, Kind.JOB_ENDED)], "", []),
+        (11.0, "main", [(10.5, Kind.JOB_ENDED)], "", [10.0]),
+        (11.0, "main", [(13.0, Kind.SCHED_MAIN_PASS)], "", []),
+        (11.0, "main", [(11.5, Kind.SCHED_MAIN_PASS)], "", [10.0]),
+        (11.0, "main", [], "batch_sched_delay=3", []),
+    ],
+)
+def test_a_job_that_a_look_had_left_tells_when_the_loop_had_called_before(
+    submitted_s: float, by: str, before: list[tuple[float, Kind]], conf: str, called: list[float]
+) -> None:
+    """Its pass stands 3 s behind: where one second and less than three had gone by, and where nothing else brought it,
+    neither another job's end nor a full pass, nor backfill."""
+    fault = {"at": "20s", "kind": "pod.delete", "target": "slurmd:w-0"}
+    document = {
+        "schema": "slurmtwin/scenario/1", "name": "a", "faults": [fault], "pods": {},
+        "slurm": {"nodes": [{"NodeName": "w-0"}], "conf": {"SchedulerParameters": conf} if conf else {}},
+    }  # fmt: skip
+
+    def row(t_s: float, kind: Kind, job: int, **said: str) -> Event:
+        return Event(round(t_s * SECOND), kind, "slurmctld", job_id=job, detail=json.dumps(said))
+
+    rows = sorted([
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"), row(submitted_s, Kind.JOB_SUBMITTED, 2),
+        *(row(t_s, kind, 1, depth="full") for t_s, kind in before), row(13.0, Kind.JOB_STARTED, 2, by=by),
+        Event(20 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})),
+        row(21.0, Kind.JOB_SUBMITTED, 3), row(23.0, Kind.JOB_STARTED, 3, by="main"),
+    ], key=lambda event: event.t_ns)  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    found = start_times(manifest, Scenario.model_validate(document), rows)
+    assert list(found.called_ns) == [round(t_s * SECOND) for t_s in called]
+
+
 def sync(t_s: float, pod_name: str) -> Event:
     at_ns = round(t_s * SECOND)
     return Event(at_ns, Kind.POD_SYNCED, "kubelet", node="dev-worker", detail=f'{{"pod":"ns/{pod_name}"}}')

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from replicated_runs import SCENARIOS, replicated
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
@@ -13,6 +14,7 @@ from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin_reports.load import load_run
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
 RARE_BACKFILL = "bf_interval=3000,sched_interval=5"
@@ -88,3 +90,34 @@ def test_the_loop_of_22_05_goes_on_from_the_recorded_look(fraction: int) -> None
     behind_ns, rounds = (start.t_ns - look_ns) % SECOND, (start.t_ns - look_ns) // SECOND
     assert rounds > 120
     assert MS // 2 * rounds < behind_ns < 4 * MS * rounds
+
+
+@pytest.mark.parametrize(("scenario", "recording"), [("x33-slinky", "27"), ("x34-stale-deadline", "12")])
+def test_jobs_start_with_the_passes_that_started_them(scenario: str, recording: str) -> None:
+    """Whatever had called for passes before: by the model's own calls they started 1 and 2 s sooner."""
+    rows = load_run(SCENARIOS / "recordings" / scenario / "26.05" / "pods" / recording).rows()
+    recorded = {row.job_id: row.t_ns for row in rows if row.kind == Kind.JOB_STARTED.value}
+    replayed = {
+        row.job_id: row.t_ns
+        for row in replicated(FAULTS / f"{scenario}.yaml", recording)
+        if row.kind is Kind.JOB_STARTED
+    }
+    assert set(recorded) == set(replayed) == {1, 2}
+    assert all(replayed[job] == pytest.approx(at_ns, abs=50 * MS) for job, at_ns in recorded.items())
+
+
+@pytest.mark.parametrize("behind_ms", [0, 5])
+def test_a_queued_pass_counts_from_the_recorded_call(monkeypatch: pytest.MonkeyPatch, behind_ms: int) -> None:
+    """batch_sched_delay, 3 s; a call at a whole second was due in the one before."""
+    monkeypatch.setattr(CoarseClock, "late", lambda _: False)
+    scenario = load_scenario(FAULTS / "x62-hold-default.yaml")
+    conf = {**scenario.slurm.conf, "SchedulerParameters": "bf_interval=3000"}
+    scenario = scenario.model_copy(update={"slurm": scenario.slurm.model_copy(update={"conf": conf})})
+    for second in (-2, -1, 0):
+        known = StartTimes(
+            slurmctld_ns=-20 * SECOND - 300 * MS, fault_ns=(30 * SECOND,), submit_ns={1: 100 * MS},
+            called_ns=(second * SECOND + behind_ms * MS,),
+        )  # fmt: skip
+        run = run_scenario(scenario, FAULTS, TwinOptions(keep=True, times=known))
+        start = next(row for row in run.kept or [] if row.kind is Kind.JOB_STARTED)
+        assert start.t_ns == pytest.approx(max(1, second + (3 if behind_ms else 2)) * SECOND, abs=20 * MS), second

@@ -230,6 +230,13 @@ class Scheduler:
         self._full_at_s = full.next_s()
         self._arm()
 
+    def called_then(self, lag_ns: int) -> None:
+        """A recording has a call of the loop for a pass now: the next one is batch_sched_delay behind it."""
+        ctld = self._ctld
+        late = self._looped.steady and seen_late(ctld.env.now_ns + ctld.epoch_ns, lag_ns)
+        self._queued, self._last_sched_s = 0, ctld.now_s() - late
+        self._arm()
+
     def _schedule(self, full: bool, not_before_ns: int = 0) -> None:
         """schedule(): wake the scheduling thread; sched_min_interval after its last pass at the earliest."""
         self._full_requested |= full
