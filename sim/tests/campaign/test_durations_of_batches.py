@@ -96,6 +96,12 @@ def test_what_no_quiet_run_shows_is_its_own_where_it_was_measured() -> None:
         ("2026_11_27.json", "2026_11_27_0850.json", "2026_11_27_1240.json", "2026_11_27_1450.json"), 125
     )
     assert own == days | {"2026_11_27_2150.json": 113, "xeon.json": 68}
+    beside = {
+        hour: own[hour] * MS / found[f"pod_durations_{hour}"]["slurmctld-start"][0]
+        for hour in ("2026_11_27_1450.json", "2026_11_27_2150.json", "xeon.json")
+    }  # the hours in which it was measured
+    *hours, xeon = beside.values()
+    assert (statistics.median(hours), xeon) == pytest.approx(OF_OTHERS["supervisor-start"][1], rel=0.01)
 
 
 def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmtwin.adapters.slurm_lists import CHECK_NS, PERIOD_NS, ClientLists, ListTimes, batch_in_ns
+from slurmtwin.adapters.slurm_port import Informing, RestCalls, SlurmPort, Started
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.engine.environment import Environment, RunBudget
 from slurmtwin.models.api_server.work_queue import Finished, WorkQueue
+from slurmtwin_operator.core.observed import Slurm
+
+if TYPE_CHECKING:
+    from slurmtwin.models.slurm_cluster import SlurmCluster
+    from slurmtwin_operator.core.observed import SlurmNode
 
 
 def lists(began_s: float, asked_s: float | None = None, late_ns: int = 0) -> ClientLists:
@@ -90,3 +99,24 @@ def test_a_key_that_is_wanted_now_is_not_wanted_later(single: bool, passes_s: li
     env.call_in(20 * SECOND, queue.add, "w")
     env.run_within(RunBudget(max_time_ns=65 * SECOND))
     assert passes == passes_s
+
+
+@pytest.mark.parametrize(("changes", "listed_ms", "done_ms"), [(0, 410, 1007), (1, 1410, 2007), (2, 2410, 3007)])
+def test_the_end_of_a_pass_has_nodes_of_its_last_list(changes: int, listed_ms: int, done_ms: int) -> None:
+    """A list for each change that was not waited for, and one: each is made 0.4 s behind its asking here, answered 10
+    ms later, and found by the look a second behind the asking."""
+    env = Environment()
+    informing = Informing(
+        lists=lists(-100, -90), batch=lambda _asked_ns: 400 * MS, begin=lambda: 0, reads=lambda: 7 * MS
+    )
+    port = SlurmPort(
+        cast("SlurmCluster", SimpleNamespace()), env, lambda: "fresh", "", 0, Started(), 0,
+        RestCalls(lambda: 10 * MS, lambda: 0), informing,
+    )  # fmt: skip
+    port._last = Slurm("fresh", 0)
+    port._behind = changes
+    port.states = lambda: (cast("SlurmNode", env.now_ns),)  # type: ignore[method-assign]
+    found: list[tuple[object, int]] = []
+    port.settle(lambda states: found.append((states[0], env.now_ns)))
+    env.run_within(RunBudget(max_time_ns=10 * SECOND))
+    assert found == [(listed_ms * MS, done_ms * MS)]

@@ -234,7 +234,7 @@ class Scheduler:
         """A recording has a call of the loop for a pass now: the next one is batch_sched_delay behind it."""
         ctld = self._ctld
         late = self._looped.steady and seen_late(ctld.env.now_ns + ctld.epoch_ns, lag_ns)
-        self._queued, self._last_sched_s = 0, ctld.now_s() - late
+        self._last_sched_s = ctld.now_s() - late
         self._arm()
 
     def _schedule(self, full: bool, not_before_ns: int = 0) -> None:
