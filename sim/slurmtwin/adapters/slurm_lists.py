@@ -91,11 +91,11 @@ class ClientLists:
         asked_ns = times.asked_ns
         if now_ns < start_ns or (asked_ns is not None and now_ns <= asked_ns):
             return 0
-        return self._looks_ns(self._listed_ns(start_ns, 1) - now_ns)
+        return self.looks_ns(self._listed_ns(start_ns, 1) - now_ns)
 
     def jobs_wait_ns(self, now_ns: int) -> int:
         """How long somebody who wants jobs now waits for their first list, in looks."""
-        return 0 if self.direct(now_ns) else self._looks_ns(self._listed_ns(self.runs_ns, 1) - now_ns)
+        return 0 if self.direct(now_ns) else self.looks_ns(self._listed_ns(self.runs_ns, 1) - now_ns)
 
     def next_list_ns(self, now_ns: int) -> int:
         """When jobs are listed next, after now."""
@@ -111,6 +111,7 @@ class ClientLists:
         rounds = tick * times.period_ns // times.check_ns
         return start_ns + tick * times.period_ns + rounds * times.late_ns % times.check_ns
 
-    def _looks_ns(self, left_ns: int) -> int:
+    def looks_ns(self, left_ns: int) -> int:
+        """Until the look that finds done what is done in so long."""
         check_ns = self._times.check_ns
         return -(-max(0, left_ns) // check_ns) * check_ns

@@ -172,7 +172,7 @@ class SlurmPort:
         for _ in range(count):
             takes_ns = informing.batch(at_ns) + self._calls.look()
             listed_ns = at_ns + takes_ns
-            at_ns += -(-takes_ns // informing.lists.check_ns) * informing.lists.check_ns
+            at_ns += informing.lists.looks_ns(takes_ns)
         return listed_ns - now_ns, at_ns - now_ns
 
     def _direct(self, informing: Informing) -> bool:
@@ -210,8 +210,7 @@ class SlurmPort:
             self._clock.call_in(listed_ns, self._answer, partial(self._informed, informing))
             done(replace(self._last, answer="away"))
         else:
-            check_ns = informing.lists.check_ns
-            wait_ns = -(-listed_ns // check_ns) * check_ns - listed_ns
+            wait_ns = informing.lists.looks_ns(listed_ns) - listed_ns
             self._clock.call_in(listed_ns, self._answer, partial(self._checked, informing, wait_ns, done))
 
     def _informed(self, informing: Informing, slurm: Slurm) -> None:

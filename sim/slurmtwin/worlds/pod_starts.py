@@ -139,20 +139,23 @@ class Mounting:
         return more_ns
 
 
+def less(draw: Draw, part_ns: int) -> Draw:
+    """A duration without the part that the model has of its own."""
+    return lambda: max(0, draw() - part_ns)
+
+
 def binds(world: PodWorld, sharing: Sharing) -> Draw:
     """What kube-scheduler takes for a pod: pod-bind while the cluster is filled, of which its own requests and the
     first watches' 40 ms are in the model; behind the scenario's begin next to nothing.
     """
-    drawn = world.draw("pod-bind")
-    filling = sharing.of(lambda: max(0, drawn() - BOUND_MODELLED_NS))
+    filling = sharing.of(less(world.draw("pod-bind"), BOUND_MODELLED_NS))
     return lambda: filling() if world.env.now_ns < 0 else BOUND_NS
 
 
 def _end_told(world: PodWorld) -> Draw | None:
     if not world.has(OF_ENDS):
         return None
-    told = world.draw(OF_ENDS)
-    return lambda: max(0, told() - END_RECEIVED_NS)
+    return less(world.draw(OF_ENDS), END_RECEIVED_NS)
 
 
 def daemon_stop(world: PodWorld, times: StartTimes) -> Draw:
@@ -293,12 +296,11 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
             drawn = (lambda: 2 * VOLUME_POLL_NS) if not others and sharing.alone else together
         return mounting.goes_on(uid, drawn() - VOLUME_POLL_NS)
 
-    loop, clean_up = world.streams.uniform_ns("volumes.unmounted", 0, REMOUNT_NS), world.draw("clean-up")
-    heard = world.draw("stop-heard")
+    loop = world.streams.uniform_ns("volumes.unmounted", 0, REMOUNT_NS)
     return replace(
         StartCosts(), mount=mount, mount_more=mount_more, unmount=lambda: loop() + loop() + UNMOUNT_NS,
-        clean_up=lambda: CLEAN_UP_OWN_NS, removed=lambda: max(0, clean_up() - CLEAN_UP_OWN_NS), create=lambda: 0,
-        sandbox=sandbox, start=start, term=lambda: max(0, heard() - DELETE_HEARD_NS), restart=restart,
+        clean_up=lambda: CLEAN_UP_OWN_NS, removed=less(world.draw("clean-up"), CLEAN_UP_OWN_NS), create=lambda: 0,
+        sandbox=sandbox, start=start, term=less(world.draw("stop-heard"), DELETE_HEARD_NS), restart=restart,
         late_mount=StartCosts().late_mount if operator else refused_lists(world, sharing),
         end_told=_end_told(world), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

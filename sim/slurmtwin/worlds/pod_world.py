@@ -55,7 +55,7 @@ from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, sup
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
-from slurmtwin.worlds.pod_starts import Sharing, binds, daemon_stop, start_costs
+from slurmtwin.worlds.pod_starts import Sharing, binds, daemon_stop, less, start_costs
 from slurmtwin.worlds.pod_state import PodState
 from slurmtwin.worlds.service_ways import RULES_NS, Ways
 from slurmtwin.worlds.start_times import StartTimes, begins
@@ -212,11 +212,9 @@ class PodWorld(TwinWorld):
     def start(self) -> None:
         """The cluster, then as ever."""
         super().start()
-        for at_ns, nodes in self._times.pings:
-            if at_ns >= self.env.now_ns:
-                self.env.call_at(at_ns, self._pinged_then, nodes)
         times = self._times
         stood: tuple[tuple[int | None, Callable[[Any], None], object], ...] = (
+            *((at, self._pinged_then, nodes) for at, nodes in times.pings),
             *((at, self._passed_then, Scheduler.called_then) for at in times.called_ns),
             (times.look_ns, self._look_then, None), (times.full_pass_ns, self._passed_then, Scheduler.full_pass_then),
             (times.anew_ns, self._cycle_then, None), (times.cycle_ns, self._cycle_then, None),
@@ -335,7 +333,7 @@ class KubePart:
         )  # fmt: skip
         self.slurm = SlurmPrograms(world.cluster, self._settings(options), other_program)
         world.cluster.slurmds.orders_first = world.happens("slurmctld.orders_first")
-        world.cluster.slurmds.registers_in = _less(world.draw("registration"), world.cluster.costs.rpc_ns)
+        world.cluster.slurmds.registers_in = less(world.draw("registration"), world.cluster.costs.rpc_ns)
         self.slurm.book = CpuBook(env, world.sink, self._cpus)
         if "task/affinity" in str(scenario.slurm.conf.get("TaskPlugin", "")):
             self.slurm.plugin = "task/affinity"
@@ -578,11 +576,6 @@ def _fresh(section: Kubelet, defaults: KubeletDefaults) -> Callable[[], Eviction
         return state
 
     return make
-
-
-def _less(draw: Draw, part_ns: int) -> Draw:
-    """A duration without the part that the model has of its own."""
-    return lambda: max(0, draw() - part_ns)
 
 
 def configured(scenario: Scenario, version: str, pods: PodsSection, lines: Sequence[str]) -> ClusterConf:

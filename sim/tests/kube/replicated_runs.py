@@ -11,17 +11,25 @@ from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
-from slurmtwin_reports.history import Row, rows_of_events
+from slurmtwin_reports.history import History, Row, rows_of_events
 from slurmtwin_reports.load import load_run
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 
 
+def _folder(name: str, recording: str) -> Path:
+    return SCENARIOS / "recordings" / name / "26.05" / "pods" / recording
+
+
+def recorded(name: str, recording: str) -> History:
+    """A recording, by its scenario's name and its own number (26.05)."""
+    return load_run(_folder(name, recording))
+
+
 def made(scenario: Path, recording: str) -> tuple[Batch, Made]:
-    """What replications of a recording share, which its scenario's name and its own number tell (26.05)."""
-    folder = SCENARIOS / "recordings" / scenario.stem / "26.05" / "pods" / recording
-    batch = batches(scenario, folder, "26.05", Variant(), 1)[0]
-    return batch, prepared(batch, load_scenario(scenario), load_run(folder))
+    """What replications of a recording share."""
+    batch = batches(scenario, _folder(scenario.stem, recording), "26.05", Variant(), 1)[0]
+    return batch, prepared(batch, load_scenario(scenario), recorded(scenario.stem, recording))
 
 
 def still_rows(scenario: Path, times: StartTimes | None = None, **changed_ms: int) -> list[Row]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replicated_runs import SCENARIOS, replicated
+from replicated_runs import recorded, replicated
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
@@ -14,7 +14,6 @@ from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
-from slurmtwin_reports.load import load_run
 
 FAULTS = Path(__file__).parents[3] / "scenarios" / "faults"
 RARE_BACKFILL = "bf_interval=3000,sched_interval=5"
@@ -95,15 +94,15 @@ def test_the_loop_of_22_05_goes_on_from_the_recorded_look(fraction: int) -> None
 @pytest.mark.parametrize(("scenario", "recording"), [("x33-slinky", "27"), ("x34-stale-deadline", "12")])
 def test_jobs_start_with_the_passes_that_started_them(scenario: str, recording: str) -> None:
     """Whatever had called for passes before: by the model's own calls they started 1 and 2 s sooner."""
-    rows = load_run(SCENARIOS / "recordings" / scenario / "26.05" / "pods" / recording).rows()
-    recorded = {row.job_id: row.t_ns for row in rows if row.kind == Kind.JOB_STARTED.value}
+    rows = recorded(scenario, recording).rows()
+    starts = {row.job_id: row.t_ns for row in rows if row.kind == Kind.JOB_STARTED.value}
     replayed = {
         row.job_id: row.t_ns
         for row in replicated(FAULTS / f"{scenario}.yaml", recording)
         if row.kind is Kind.JOB_STARTED
     }
-    assert set(recorded) == set(replayed) == {1, 2}
-    assert all(replayed[job] == pytest.approx(at_ns, abs=50 * MS) for job, at_ns in recorded.items())
+    assert set(starts) == set(replayed) == {1, 2}
+    assert all(replayed[job] == pytest.approx(at_ns, abs=50 * MS) for job, at_ns in starts.items())
 
 
 @pytest.mark.parametrize("behind_ms", [0, 5])

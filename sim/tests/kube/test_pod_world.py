@@ -336,13 +336,9 @@ def test_pods_that_are_replaced_are_bound_at_once() -> None:
     bound: dict[bool, list[float]] = {False: [], True: []}
     for row in rows:
         if row.kind is Kind.POD_CREATED and row.actor == "collector" and '"slurmd"' in (row.detail or ""):
-            pod = json.loads(row.detail or "")["pod"]
-            scheduled = (
-                later.t_ns for later in rows
-                if later.kind is Kind.POD_SCHEDULED and later.actor == "collector" and later.t_ns >= row.t_ns
-                and json.loads(later.detail or "")["pod"] == pod
-            )  # fmt: skip
-            bound[row.t_ns >= 0].append((next(scheduled) - row.t_ns) / MS)
+            made_s, pod = row.t_ns / SECOND, json.loads(row.detail or "")["pod"]
+            bound_s = first(rows, Kind.POD_SCHEDULED, made_s, actor="collector", pod=pod)
+            bound[made_s >= 0].append((bound_s - made_s) * SECOND / MS)
     assert len(bound[False]) == len(bound[True]) == 12
     assert min(bound[False]) > 900
     assert all(1 <= ms <= 30 for ms in bound[True]), bound[True]

@@ -6,19 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from replicated_runs import SCENARIOS, made, replicated
+from replicated_runs import SCENARIOS, made, recorded, replicated
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.worlds.pod_operator import reserved_first
 from slurmtwin.worlds.start_times import StartTimes
-from slurmtwin_reports.load import load_run
 
 FAULTS = SCENARIOS / "faults"
-
-
-def recorded(name: str, recording: str) -> Any:
-    return load_run(SCENARIOS / "recordings" / name / "26.05" / "pods" / recording)
 
 
 def start_times(name: str, recording: str) -> StartTimes:

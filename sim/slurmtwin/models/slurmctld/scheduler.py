@@ -222,20 +222,23 @@ class Scheduler:
 
     def full_pass_then(self, lag_ns: int) -> None:
         """A recording has a full pass now: the coming ones count from it. `lag_ns` is that of its time(NULL)."""
-        full, ctld = self._full_passes, self._ctld
+        full = self._full_passes
         if full is None or not self._options_read:
             return
-        late = self._looped.steady and seen_late(ctld.env.now_ns + ctld.epoch_ns, lag_ns)
-        full.counts_from(ctld.now_s() - late)
+        full.counts_from(self._due_s(lag_ns))
         self._full_at_s = full.next_s()
         self._arm()
 
     def called_then(self, lag_ns: int) -> None:
         """A recording has a call of the loop for a pass now: the next one is batch_sched_delay behind it."""
+        self._last_sched_s = self._due_s(lag_ns)
+        self._arm()
+
+    def _due_s(self, lag_ns: int) -> int:
+        """The second in which a recorded pass of now was due."""
         ctld = self._ctld
         late = self._looped.steady and seen_late(ctld.env.now_ns + ctld.epoch_ns, lag_ns)
-        self._last_sched_s = ctld.now_s() - late
-        self._arm()
+        return ctld.now_s() - late
 
     def _schedule(self, full: bool, not_before_ns: int = 0) -> None:
         """schedule(): wake the scheduling thread; sched_min_interval after its last pass at the earliest."""
