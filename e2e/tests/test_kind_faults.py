@@ -20,6 +20,7 @@ from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin_e2e.kind import runner
+from slurmtwin_e2e.kind.api import ApiError
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.faults import base, schedule
 from slurmtwin_e2e.kind.faults.base import Fault, FaultError
@@ -326,3 +327,39 @@ def test_a_drain_asks_for_all_evictions_at_once_behind_its_cordon() -> None:
     one.inject()
     assert one.prove() == "worker1 is unschedulable, 2 pods evicted"
     assert [word for word in server.asked if word != "GET"] == ["PATCH", "POST", "POST"]
+
+
+class BudgetedServer(EvictingServer):
+    """A disruption budget keeps w-0 until its eviction is asked for a third time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.evictions: list[str] = []
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """429 for the first two."""
+        if method != "POST":
+            return super().request(method, path, body)
+        name = path.split("/")[-2]
+        self.asked.append(method)
+        self.evictions.append(name)
+        if name == "w-0" and self.evictions.count(name) < 3:
+            raise ApiError(429, "Cannot evict pod")
+        return None
+
+
+def test_a_drain_asks_nothing_between_two_evictions_of_a_pod_that_a_budget_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the refused one is asked for again, and nobody reads it meanwhile, as kubectl does not."""
+    monkeypatch.setattr("slurmtwin_e2e.kind.faults.kube.AGAIN_S", 0.0)
+    server = BudgetedServer()
+    tools = SimpleNamespace(api=server, deployed=SimpleNamespace(namespace="st"), node=lambda _target: "worker1")
+    one = BY_KIND["kube_node.drain"](fault(kind="kube_node.drain", target="worker1"), cast(Any, tools))
+    one.prepare()
+    one.inject()
+    one.begun.result()
+    before = len(server.asked)
+    assert one.prove() == "worker1 is unschedulable, 2 pods evicted"
+    assert sorted(server.evictions) == ["w-0", "w-0", "w-0", "w-1"]
+    assert server.asked[before:] == ["GET", "POST", "POST"]  # the node, then w-0 twice
