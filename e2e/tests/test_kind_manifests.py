@@ -151,16 +151,16 @@ def test_two_versions_of_a_scenario_are_never_beside_each_other(tmp_path: Any) -
     assert made == [["22.05"], ["26.05"], ["22.05"], ["26.05"]]
 
 
-def test_two_runs_under_slurm_operator_are_never_beside_each_other(tmp_path: Any) -> None:
-    """Its passes over one would wait for the lists of the other; runs under another operator go beside them."""
+def test_two_runs_under_one_operator_are_never_beside_each_other(tmp_path: Any) -> None:
+    """Its passes over one would wait for those over the other; runs under another operator go beside them."""
     document = scenario().model_dump(mode="json", by_alias=True)
-    operators = {"a": "slinky", "b": "slinky", "c": "default", "d": "slinky", "e": ""}
+    operators = {"a": "slinky", "b": "slinky", "c": "reference", "d": "slinky", "e": "", "f": "reference", "g": ""}
     cases = [
         Scenario.model_validate(document | {"name": name, "pods": document["pods"] | {"operator": operator}})
         for name, operator in operators.items()
     ]
     made = batch.groups(list(batch.missing(cases, 1, tmp_path)), 3)
-    assert [[one.scenario.name for one in group] for group in made] == [["a", "c", "e"], ["b"], ["d"]]
+    assert [[one.scenario.name for one in group] for group in made] == [["a", "c", "e"], ["b", "f", "g"], ["d"]]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def groups(wanted: Sequence[Wanted], beside: int) -> Iterator[list[Wanted]]:
     """Runs that go beside each other, turn by turn; those that must be alone are groups of one.
 
     Two versions of a scenario are never beside each other: a run's namespace bears the names of both alike. Nor are two
-    under slurm-operator.
+    under one operator.
     """
     for turn, version in sorted({(one.turn, one.scenario.slurm.version) for one in wanted}):
         mine = [one for one in wanted if (one.turn, one.scenario.slurm.version) == (turn, version)]
@@ -125,7 +125,8 @@ def _beside(wanted: Sequence[Wanted], beside: int) -> list[list[Wanted]]:
     for."""
     out: list[list[Wanted]] = []
     for one in wanted:
-        fits = (group for group in out if len(group) < beside and not (_waits(one) and any(map(_waits, group))))
+        operator = _operator(one)
+        fits = (group for group in out if len(group) < beside and not (operator and operator in map(_operator, group)))
         found = next(fits, None)
         if found is None:
             out.append([one])
@@ -134,10 +135,12 @@ def _beside(wanted: Sequence[Wanted], beside: int) -> list[list[Wanted]]:
     return out
 
 
-def _waits(one: Wanted) -> bool:
-    """slurm-operator has one worker for all node sets, and its passes wait for lists (docs/surprises.md)."""
+def _operator(one: Wanted) -> str:
+    """It has one worker for all node sets: slurm-operator's passes wait for lists, the reference operator's for their
+    actions (docs/surprises.md).
+    """
     pods = one.scenario.pods
-    return pods is not None and pods.operator == "slinky"
+    return pods.operator if pods is not None else ""
 
 
 def other_processor(manifest: Manifest, root: Path) -> str:

@@ -29,6 +29,8 @@ class Carrying:
     """Pod's name -> when it was written to be not ready, by that pass or one before it, which had found it so."""
     write: Callable[[], int] = lambda: 0
     """A write of such a status or state, one behind the other at a pass's end."""
+    written: Callable[[], int] = lambda: 0
+    """From the answer to such a write to the next one, or to the next pass."""
     event: Callable[[], int] = lambda: 0
     """The reference operator writes an Event, one of those that a pass writes one by one."""
     heard_late: Callable[[], bool] = lambda: False

@@ -238,9 +238,10 @@ class _Process:
             finished(True)
 
         def answered(_argument: object) -> None:
-            self._one_by_one(others, lambda: self._performer.act(item, labels, over))
+            self._one_by_one(others, lambda: self._label(item, labels, over))
 
-        self.clock.call_in(self._o._server.took_ns(self._carrying.write() // 2), answered)
+        took_ns = self._o._server.took_ns(self._carrying.write() // 2)
+        self.clock.call_in(took_ns + self._carrying.written(), answered)
 
     def _take_back(self, names: frozenset[str]) -> None:
         """A recorded pass before that one wrote these pods' conditions as it had found them."""
@@ -427,15 +428,20 @@ class _Process:
         self._write_conditions(item, deciding.pods, others)
         told = status is not None and item.status.get("status") != status["status"]
         over = partial(self._over, deciding, len(others))
-        self._one_by_one(len(others) + told, lambda: self._performer.act(item, deciding.labels, over))
+        self._one_by_one(len(others) + told, lambda: self._label(item, deciding.labels, over))
 
     def _one_by_one(self, writes: int, then: Callable[[], None]) -> None:
-        """So many writes, each behind the answer to the one before."""
+        """So many writes, each some time behind the answer to the one before, as is what comes then."""
         if writes:
-            took_ns = self._o._server.took_ns(self._carrying.write())
+            took_ns = self._o._server.took_ns(self._carrying.write()) + self._carrying.written()
             self.clock.call_in(took_ns, lambda _: self._one_by_one(writes - 1, then))
         else:
             then()
+
+    def _label(self, item: Custom, labels: list[a.Action], over: Finished) -> None:
+        """Labels of pods end a pass."""
+        wait_ns = self._carrying.written() if labels else 0
+        self._performer.act(item, labels, lambda good: self.clock.call_in(wait_ns, lambda _: over(good)))
 
     def _over(self, deciding: _Deciding, others: int, good: bool) -> None:
         """The pass has ended; others: nodes whose states were written on pods."""
