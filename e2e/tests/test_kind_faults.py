@@ -267,6 +267,7 @@ QUIET = (
     "quiet-operated",
     "quiet-ended",
     "quiet-slinky",
+    "quiet-rested",
     "quiet-shrunk",
     "quiet-configured",
 )

@@ -10,8 +10,9 @@ that is judged are refused where they have a fault: calibrated and judged are ne
 faults and no phase: it kills idle and busy daemons one by one, and shows what their return takes; quiet-replaced
 does so with pods that are deleted without grace, quiet-deleted with grace, alone and in pairs, quiet-drained with
 those of machines that it drains; quiet-operated with an operator's, which it scales away and back, quiet-ended with
-those that it scales away one by one; quiet-slinky cordons an idle worker's machine, quiet-shrunk takes a busy worker
-from a node set and gives it back; quiet-configured changes an option of slurm.conf in place.
+those that it scales away one by one; quiet-slinky cordons an idle worker's machine, quiet-rested does so when
+slurm-operator has had no pass for 26 s, quiet-shrunk takes a busy worker from a node set and gives it back;
+quiet-configured changes an option of slurm.conf in place.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ QUIET: Final = (
     "quiet-operated",
     "quiet-ended",
     "quiet-slinky",
+    "quiet-rested",
     "quiet-shrunk",
     "quiet-configured",
     "quiet-array",

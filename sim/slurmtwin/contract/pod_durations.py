@@ -26,6 +26,7 @@ DURATIONS: Final[dict[str, str]] = {
     "end-told": "the kubelet syncs a pod whose container has ended until a watcher hears of the end",
     "stop-heard": "a pod's deletion is asked for until its daemon has SIGTERM and logs its end",
     "stop-told": "a daemon has logged its end until a watcher hears that its pod has ended",
+    "sigkill": "a container has outlived its grace until its processes have SIGKILL, by the runtime",
     "forced-removal": "a pod is marked by a deletion without grace until its object is gone",
     "set-status": "the same mark until the controller of its StatefulSet has written the set's status, and goes on",
     "clean-up": "the relist by which a kubelet ends a pod until its object is gone, its volumes being unmounted",

@@ -45,10 +45,11 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_783_200 * SECOND, Path(__file__).with_name("pod_durations_2026_11_27_1240.json")),
     (1_795_791_000 * SECOND, Path(__file__).with_name("pod_durations_2026_11_27_1450.json")),
     (1_795_816_200 * SECOND, Path(__file__).with_name("pod_durations_2026_11_27_2150.json")),
+    (1_795_829_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, those of 25 November since 02:40,
-07:15, 13:20 and 16:30, those of 26 November since 12:00 and those of 27 November have quiet runs of their own hours."""
+07:15, 13:20 and 16:30, those of 26 November since 12:00 and those behind have quiet runs of their own hours."""
 OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
     "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
 }
@@ -66,6 +67,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "set-status": (60.0, 0.6),
     "stop-heard": (46.0, 0.55),
     "stop-told": (288.0, 0.3),
+    "sigkill": (6.8, 0.9),
     "clean-up": (64.0, 0.0),
     "volumes-mounted": (900.0, 1.1),
     "supervisor-spawn": (17.0, 0.58),
@@ -106,6 +108,8 @@ there beside an idle cluster, six with a frozen primary and 32 in all (standby_r
 ms a ping (six more without that cluster 3 to 9), and 4 to 13 ms; here by as much more as slurmctld's start takes, 111
 ms to 58, which was measured of both.
 supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
+sigkill is what 24 signals by way of containerd took beyond a client that only asks, on an idle cluster of 28 November
+(runtime_signal): 0 to 35 ms, once 120.
 pre-stop is that of quiet-ended, 15 ends one by one on the machine of 25 November, 23:00 UTC; on the Xeon and in the two
 earlier batches it is read off 35, 36 and 77 ends of workers under the operator, from the kubelet's word that it stops
 the container to slurmd's last line, less what SIGTERM takes. stop-heard is that of the batch behind the two that
@@ -213,6 +217,11 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "supervisor-start": (113.0, 0.15),
         "container-start-behind": (120.0, 0.17),
     },
+    "pod_durations_2026_11_28.json": {
+        **_standby(87.0),
+        "supervisor-start": (113.0, 0.15),
+        "container-start-behind": (130.0, 0.19),
+    },
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of
@@ -264,8 +273,8 @@ SLURMD_LESS_MS: Final = 18.0
 """
 
 OF_OTHERS: Final[Mapping[str, tuple[str, tuple[float, ...], float]]] = {
-    "cordon-told": ("slurmctld-start", (0.281, 0.256, 0.333), 0.35),
-    "cordon-done": ("slurmctld-start", (0.127, 0.154, 0.213), 0.35),
+    "cordon-told": ("slurmctld-start", (0.2815, 0.256, 0.333), 0.35),
+    "cordon-done": ("slurmctld-start", (0.1295, 0.154, 0.213), 0.35),
     "config-told": ("operator-look", (3.97, 4.68), 0.12),
     "reconfigured": ("operator-look", (0.85, 0.91), 0.32),
     "supervisor-start": ("slurmctld-start", (1.28, 1.11), 0.18),
@@ -274,14 +283,14 @@ OF_OTHERS: Final[Mapping[str, tuple[str, tuple[float, ...], float]]] = {
 both, the latest first (the median of its hours), and the logarithm's sigma within one hour.
 
 What slurm-operator's passes take, where there is neither quiet-slinky nor quiet-shrunk: on the machine of 27 November
-27.1 and 10.6 ms beside a start of slurmctld of 97, 25.0 and 15.3 beside 89, 22.8 and 10.4 beside 84, 28.2 and 12.3
-beside 97, and 23.5 and 11.0 beside 83; on that of the day before 19.6 and 11.8 beside 76, and 20.6 and 13.2 beside 62
-on that of 25 November. To a patch of the reference operator two of these hours had 2.06 and 1.32, and 1.33 and 0.8. In
-42 changes that met no pass, of nine other batches, both together were 0.47 to 0.66 of the hour's start. What a change
-in place takes until slurmctld is told, and its new process, where there is no quiet-configured: 163 and 26 ms beside a
-look of 30 (11 changes), 157 and 27 beside 40 (10) and 163 and 35 beside 41 (10) on the former, 151 and 29 beside 32
-(20) on the latter. supervisord's own start is measured without a cluster: 113 and 125 ms on the former, where
-slurmctld's took 97 and 89, and 68 beside 61 on the Xeon.
+24.8 and 12.9 ms beside a start of slurmctld of 87, 27.1 and 10.6 beside 97, 25.0 and 15.3 beside 89, 22.8 and 10.4
+beside 84, 28.2 and 12.3 beside 97, and 23.5 and 11.0 beside 83; on that of the day before 19.6 and 11.8 beside 76, and
+20.6 and 13.2 beside 62 on that of 25 November. To a patch of the reference operator two of these hours had 2.06 and
+1.32, and 1.33 and 0.8. In 42 changes that met no pass, of nine other batches, both together were 0.47 to 0.66 of the
+hour's start. What a change in place takes until slurmctld is told, and its new process, where there is no
+quiet-configured: 163 and 26 ms beside a look of 30 (11 changes), 157 and 27 beside 40 (10) and 163 and 35 beside 41
+(10) on the former, 151 and 29 beside 32 (20) on the latter. supervisord's own start is measured without a cluster: 113
+and 125 ms on the former, where slurmctld's took 97 and 89, and 68 beside 61 on the Xeon.
 
 Another machine may be like any of them, so each fit takes one of them, both parts of a pass the same.
 """

@@ -304,8 +304,9 @@ class OperatorPart:
     def _written(self) -> int:
         """From the answer to a write at a pass's end to the next one, or to the next pass: a quarter of cordon-told.
 
-        3 to 18 ms, median 5, of 31 by the API server's log, in an hour whose cordons took 27: a status of the node set
-        brings the operator's pass of its Controller, three patches within some 26 ms beside it (docs/surprises.md).
+        Half of 26 took 3.7 to 12.8 ms, of 22 between two writes 2.8 to 6.2, by the API server's log of an hour whose
+        cordons took 25 to 27: a status of the node set brings the operator's pass of its Controller, three patches
+        within some 26 ms beside it (docs/surprises.md; slurmtwin_e2e.kind.request_log).
         """
         return self._told() // 4
 

@@ -300,7 +300,8 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
     return replace(
         StartCosts(), mount=mount, mount_more=mount_more, unmount=lambda: loop() + loop() + UNMOUNT_NS,
         clean_up=lambda: CLEAN_UP_OWN_NS, removed=less(world.draw("clean-up"), CLEAN_UP_OWN_NS), create=lambda: 0,
-        sandbox=sandbox, start=start, term=less(world.draw("stop-heard"), DELETE_HEARD_NS), restart=restart,
+        sandbox=sandbox, start=start, term=less(world.draw("stop-heard"), DELETE_HEARD_NS), kill=world.draw("sigkill"),
+        restart=restart,
         late_mount=StartCosts().late_mount if operator else refused_lists(world, sharing),
         end_told=_end_told(world), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

@@ -95,7 +95,7 @@ def test_what_no_quiet_run_shows_is_its_own_where_it_was_measured() -> None:
     days = dict.fromkeys(
         ("2026_11_27.json", "2026_11_27_0850.json", "2026_11_27_1240.json", "2026_11_27_1450.json"), 125
     )
-    assert own == days | {"2026_11_27_2150.json": 113, "xeon.json": 68}
+    assert own == days | {"2026_11_27_2150.json": 113, "2026_11_28.json": 113, "xeon.json": 68}
     beside = {
         hour: own[hour] * MS / found[f"pod_durations_{hour}"]["slurmctld-start"][0]
         for hour in ("2026_11_27_1450.json", "2026_11_27_2150.json", "xeon.json")

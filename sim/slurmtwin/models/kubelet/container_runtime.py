@@ -66,6 +66,8 @@ class StartCosts:
     term: Draw = lambda: 0
     """A container is to stop -> its main process has SIGTERM (containerd runs runc for that, and counts the grace from
     then on: internal/cri/server/container_stop.go)."""
+    kill: Draw = lambda: 0
+    """The grace of a container is over -> its processes have SIGKILL, by runc as well."""
     stop: Draw = lambda: 20 * MS
     """Main process gone -> the runtime says so."""
     unmount: Draw = lambda: 120 * MS
@@ -291,8 +293,14 @@ class ContainerRuntime:
         instance.program.terminate()
 
     def _grace_over(self, request: tuple[str, Instance]) -> None:
-        uid, instance = request
-        self.kill_container(uid, instance)
+        way_ns = self.costs.kill() if request[1].running else 0
+        if way_ns:
+            self.clock.call_in(way_ns, self._sigkill, request)
+        else:
+            self._sigkill(request)
+
+    def _sigkill(self, request: tuple[str, Instance]) -> None:
+        self.kill_container(*request)
 
     def kill_container(self, uid: str, instance: Instance, oom: bool = False) -> None:
         """SIGKILL to all its processes."""
