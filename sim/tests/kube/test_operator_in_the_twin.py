@@ -401,8 +401,8 @@ def test_behind_a_recorded_status_comes_one_pass_and_one_more_if_its_last_write_
     late: bool, write_ms: int
 ) -> None:
     """The pods that were written bring the one, when the recorded pass has had the answer to its status (half a
-    request) and to them, one each."""
-    played = Played("x33-slinky", heard_late=lambda: late, write=lambda: write_ms * MS)
+    request) and to them, one each, and some time behind each of the three."""
+    played = Played("x33-slinky", heard_late=lambda: late, write=lambda: write_ms * MS, written=lambda: 20 * MS)
     added: list[int] = []
 
     class Noted:
@@ -427,7 +427,7 @@ def test_behind_a_recorded_status_comes_one_pass_and_one_more_if_its_last_write_
 
     played.world.env.call_at(10 * SECOND, stands)
     played.run()
-    ends_ns = 10 * SECOND + 5 * write_ms * MS // 2
+    ends_ns = 10 * SECOND + 5 * write_ms * MS // 2 + 3 * 20 * MS
     assert added[0] == 10 * SECOND
     assert [at_ns for at_ns in added[1:] if at_ns < ends_ns] == []
     assert sum(ends_ns <= at_ns <= ends_ns + HEARD_NS for at_ns in added[1:]) == 1 + late
