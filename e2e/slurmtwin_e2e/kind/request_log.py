@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read(control_plane: str) -> str:
-    return docker("exec", control_plane, "sh", "-c", "cat /var/log/pods/kube-system_kube-apiserver*/*/*.log")
+    return docker("exec", control_plane, "sh", "-c", "cat /var/log/pods/kube-system_kube-apiserver*/*/*.log").stdout
 
 
 if __name__ == "__main__":

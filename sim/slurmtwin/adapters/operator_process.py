@@ -441,7 +441,11 @@ class _Process:
     def _label(self, item: Custom, labels: list[a.Action], over: Finished) -> None:
         """Labels of pods end a pass."""
         wait_ns = self._carrying.written() if labels else 0
-        self._performer.act(item, labels, lambda good: self.clock.call_in(wait_ns, lambda _: over(good)))
+
+        def labelled(good: bool) -> None:
+            self.clock.call_in(wait_ns, lambda _: over(good))
+
+        self._performer.act(item, labels, labelled)
 
     def _over(self, deciding: _Deciding, others: int, good: bool) -> None:
         """The pass has ended; others: nodes whose states were written on pods."""
