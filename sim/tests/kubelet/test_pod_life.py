@@ -119,6 +119,23 @@ def test_a_container_has_sigterm_once_its_runtime_has_run_runc(one_node: Any) ->
     assert ends[2] - ends[0] == pytest.approx(1.96, abs=0.001)
 
 
+def test_a_container_that_outlives_its_grace_ends_one_run_of_runc_later(one_node: Any) -> None:
+    """StartCosts.kill: one that ends before knows nothing of it, one that ends beside it is not killed."""
+    ends: dict[tuple[int, int | None], float] = {}
+    for kill_ms, stop_ms in ((0, None), (60, None), (60, 100), (60, 2030)):
+        program = Service(stop_ns=None if stop_ms is None else stop_ms * MS)
+        node = one_node(
+            lambda pod, container, program=program: program, costs=StartCosts(kill=lambda ms=kill_ms: ms * MS)
+        )
+        node.create()
+        node.delete(20, grace_s=2)
+        node.run(30)
+        ends[kill_ms, stop_ms] = node.times(ENDED)[0] - 20
+    assert ends[60, None] - ends[0, None] == pytest.approx(0.06, abs=0.001)
+    assert ends[0, None] - ends[60, 100] == pytest.approx(1.9, abs=0.001)
+    assert ends[0, None] - ends[60, 2030] == pytest.approx(-0.03, abs=0.001)
+
+
 @pytest.mark.parametrize(
     ("marks_s", "waits"),
     [((), False), ((15.0,), False), ((20.0,), True), ((19.0, 19.02), True), ((19.98, 20.0), True)],
