@@ -22,6 +22,7 @@ from slurmtwin_e2e.kind.api import Api
 from slurmtwin_e2e.kind.attach import attach
 from slurmtwin_e2e.kind.cluster import Cluster
 from slurmtwin_e2e.kind.deploy import remove
+from slurmtwin_e2e.kind.exit_delay import began_ns
 from slurmtwin_e2e.kind.log_normal import log_normal
 from slurmtwin_e2e.kind.node_shell import NodeShell
 
@@ -77,8 +78,8 @@ def _running(api: Api, path: str) -> tuple[str, str]:
 
 
 def heard_ns(log: str) -> list[int]:
-    """Unix ns of each line of a container: its stamp, the stream, a tag, and $EPOCHREALTIME."""
-    return [int(line.split()[3].replace(".", "")) * 1000 for line in log.splitlines() if line.strip()]
+    """Unix ns that each line of a container tells."""
+    return [began_ns(line) for line in log.splitlines() if line.strip()]
 
 
 def summary(spans: Spans) -> dict[str, Any]:

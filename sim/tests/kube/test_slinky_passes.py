@@ -292,7 +292,8 @@ def waits_s(recording: str, numbers: range) -> list[float]:
 
 def test_a_pass_ends_with_nodes_as_its_list_had_them() -> None:
     """docs/surprises.md: where x33-slinky #43's job ends between the list and the look that finds it, no pass follows
-    until the next poll, as recorded (31.3 s); where it ends before a list, one follows or is under way."""
+    until the next poll, as recorded (31.3 s); where it ends before the list, one follows at once, or the pass that
+    is under way decides at its look, 0.2 s behind."""
     found = waits_s("43", range(6))
-    assert all(wait_s <= 2.5 or 31 <= wait_s <= 31.5 for wait_s in found), found
+    assert all(0.15 <= wait_s <= 0.25 or 1 <= wait_s <= 2.5 or 31 <= wait_s <= 31.5 for wait_s in found), found
     assert {wait_s > 30 for wait_s in found} == {True, False}, found
