@@ -177,6 +177,9 @@ class _Process:
         """uids of pods that are seen to have been told of their place, which nobody takes back."""
         self._ending: dict[str, Callable[[Finished], None]] = {}
         """Key of a node set -> what a recorded pass has still to do."""
+        self._beside: set[str] = set()
+        """Keys of node sets whose next pass has the Cluster's own beside it: a poll or their spec wakes both
+        (reference_impl shell/cache.py put())."""
         self._told: dict[str, tuple[a.Reason, ...]] = {}
         """uid of a node set -> reasons of the last pass that came to its end."""
         self._turn = 0
@@ -256,6 +259,7 @@ class _Process:
     def _poll(self, _argument: object) -> None:
         self._port.forget()
         for item in self.sets:
+            self._beside.add(item.meta.key)
             self._queue.add(item.meta.key)
         self._poll_in(self._carrying.poll_ns)
 
@@ -267,6 +271,7 @@ class _Process:
         if new is not None and (
             old is None or old.meta.generation != new.meta.generation or old.meta.deleting != new.meta.deleting
         ):  # what the operator itself writes into the status brings no pass
+            self._beside.add(new.meta.key)
             self._queue.add_after(new.meta.key, self._carrying.gather())
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -299,7 +304,9 @@ class _Process:
             finished(True)
             return
         if not self._carrying.marks_pods:
-            self._port.ask(_nothing, lambda slurm: self._decide(item, slurm, finished, self._look(item)))
+            beside = key in self._beside
+            self._beside.discard(key)
+            self._port.read_lists(beside, lambda slurm: self._decide(item, slurm, finished, self._look(item)))
             return
         self._ask(item, finished)
 
@@ -559,7 +566,3 @@ class _Process:
             for item in informer
             if item.meta.labels.get(NODE_SET) == meta.name
         )
-
-
-def _nothing(*_: object) -> None:
-    return None

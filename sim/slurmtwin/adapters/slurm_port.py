@@ -65,7 +65,9 @@ class RestCalls:
     """What slurmrestd takes, as a process asks it."""
 
     look: Callable[[], int]
-    """Lists of nodes, jobs and reservations, read; with slurm-client a list of nodes."""
+    """Lists of nodes, jobs and reservations, read, beside the Cluster's own pass; with slurm-client a list of nodes."""
+    look_alone: Callable[[], int]
+    """The same of a pass that the Cluster has none beside; with slurm-client nobody asks."""
     change: Callable[[], int]
     """A change of a node until slurmctld has made it, or a look at one."""
 
@@ -178,16 +180,17 @@ class SlurmPort:
     def _direct(self, informing: Informing) -> bool:
         return informing.lists.direct(self._clock.now_ns)
 
-    def ask(self, begun: Callable[[], None], done: Callable[[Slurm], None]) -> None:
-        """Nodes as they are now, jobs as old as the cache allows (Slinky refreshes its list of nodes in each pass).
+    def read_lists(self, beside: bool, done: Callable[[Slurm], None]) -> None:
+        """Nodes as they are now, jobs as old as the cache allows; beside: the Cluster's own pass asks as well."""
+        self._clock.call_in(self._calls.look() if beside else self._calls.look_alone(), self._answer, done)
 
-        begun: called when the pass looks at pods: at once, with slurm-client when it knows its reservation and has
-        written its revision.
+    def ask(self, begun: Callable[[], None], done: Callable[[Slurm], None]) -> None:
+        """The same with slurm-client: Slinky refreshes its list of nodes in each pass.
+
+        begun: called when the pass looks at pods: when it knows its reservation and has written its revision.
         """
         informing = self._informing
-        if informing is None:
-            self._refresh((begun, done))
-            return
+        assert informing is not None
         wait_ns = informing.lists.reservations_wait_ns(self._clock.now_ns) if self._serves() != "absent" else 0
         self._clock.call_in(wait_ns + informing.begin(), self._refresh, (begun, done))
 
@@ -196,9 +199,7 @@ class SlurmPort:
         begun, done = order
         begun()
         informing = self._informing
-        if informing is None:
-            self._clock.call_in(self._calls.look(), self._answer, done)
-            return
+        assert informing is not None
         if self._serves() == "absent":
             done(Slurm("absent", self._clock.now_ns))
             return

@@ -49,6 +49,7 @@ from slurmtwin.campaign.pod_spans import (
     restarts,
     stops,
 )
+from slurmtwin.campaign.recorded_passes import lone_looks, read_passes
 from slurmtwin.campaign.recorded_starts import rounds_between
 from slurmtwin.campaign.recordings import recorded_scenario
 from slurmtwin.contract.clock import MS, SECOND
@@ -132,6 +133,8 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
         elif under_operator(folder):
             _read_mounts(seen, run, rows)
             _read_passes(seen, run, rows)
+            for began, decided in lone_looks(read_passes(folder, 0)):
+                seen.add("operator-look-alone", run, began, decided)
             if manifests[folder].software["operator"].get("name") == LIMITED:
                 for began, served in limited_starts(rows):
                     seen.add("slurmd-limited", run, began, served)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ BUSY_NS: Final = 150 * MS
 apart."""
 KINDS: Final = ("Cluster", "NodeSet")
 """Objects that a poll wakes."""
+LOOK_NS: Final = 250 * MS
+"""A pass that its object's last one asked for has decided by then; one that comes later another cause kept waiting."""
 IDLE_NS: Final = SECOND
 """A pass has ended so long after its decision. An object that is woken during a pass gets its next one at its end,
 which tells nothing of the moment it was woken."""
@@ -41,6 +44,10 @@ class Pass:
     began_ns: int | None
     """It asked slurmrestd then; None: there was no answer, so its begin is not known."""
     decided_ns: int
+    again_ns: int = 0
+    """So long behind its end the next one is due."""
+    writes: bool = True
+    """It remembered, did or told something, so its end lies behind its decision."""
 
 
 def read_passes(folder: Path, epoch_ns: int) -> list[Pass]:
@@ -50,15 +57,33 @@ def read_passes(folder: Path, epoch_ns: int) -> list[Pass]:
         return []
     try:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
-            return [_pass(json.loads(line), epoch_ns) for line in list(stream)[1:]]
+            told: dict[str, Any] = {}
+            return [_pass(json.loads(line), epoch_ns, told) for line in list(stream)[1:]]
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"no recorded passes: {error!r}", Where(str(path))) from error
 
 
-def _pass(document: dict[str, Any], epoch_ns: int) -> Pass:
-    slurm = document["observed"].get("slurm") or {}
+def _pass(document: dict[str, Any], epoch_ns: int, told: dict[str, Any]) -> Pass:
+    """told: by kind what its last pass told."""
+    slurm, plan, kind = document["observed"].get("slurm") or {}, document["plan"], str(document["kind"])
     began_ns = int(slurm["at_ns"]) - epoch_ns if slurm.get("answer") == "fresh" else None
-    return Pass(str(document["kind"]), began_ns, int(str(document["now_ns"])) - epoch_ns)
+    tells = [plan["status"], plan["conditions"], plan["reasons"]]
+    writes = bool(plan["actions"]) or plan["memory"] != document["memory"] or tells != told.get(kind)
+    told[kind] = tells
+    return Pass(kind, began_ns, int(str(document["now_ns"])) - epoch_ns, int(plan["requeue_ns"]), writes)
+
+
+def lone_looks(passes: Iterable[Pass]) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    """Of each pass of the NodeSet that its last one asked for: when it was due, and its decision, in ms.
+
+    That one wrote nothing, so it ended at its decision, and the Cluster has no pass then: what wakes both, a poll or a
+    change of specs, finds the NodeSet's time no more (shell/work_queue.py: of two times the earlier).
+    """
+    own = [one for one in passes if one.kind == KINDS[1]]
+    for last, one in pairwise(own):
+        due_ns = last.decided_ns + last.again_ns
+        if not last.writes and one.began_ns is not None and 0 < one.decided_ns - due_ns < LOOK_NS:
+            yield (due_ns / MS, due_ns / MS), (one.decided_ns / MS, one.decided_ns / MS)
 
 
 def last_poll_ns(passes: Iterable[Pass], before_ns: int, lives_on: bool = False) -> int | None:

@@ -87,6 +87,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "rest-change": (3.6, 0.4),
     "pod-patch": (15.3, 0.45),
     "operator-look": (35.0, 0.35),
+    "operator-look-alone": (16.5, 0.21),
     "operator-event": (4.5, 0.5),
     "slurmd-limited": (639.0, 0.13),
     "burst-request": (25.6, 0.38),
@@ -113,14 +114,16 @@ sigkill is what 24 signals by way of containerd took beyond a client that only a
 pre-stop is that of quiet-ended, 15 ends one by one on the machine of 25 November, 23:00 UTC; on the Xeon and in the two
 earlier batches it is read off 35, 36 and 77 ends of workers under the operator, from the kubelet's word that it stops
 the container to slurmd's last line, less what SIGTERM takes. stop-heard is that of the batch behind the two that
-have no quiet-deleted; stop-told as well, which on those two is by as much more as a container's restart takes there, or
-its start where that is not known: 2.05 to 3.42 of the one in sixteen batches, 2.8 to 3.8 of the other in ten.
+have no quiet-deleted; stop-told as well, which on those two, and on 28 November, is by as much more as a container's
+restart takes there, or its start where that is not known: 2.05 to 3.42 of the one in sixteen batches, 2.8 to 3.8 of the
+other in ten. clean-up is on 28 November the median of the sixteen batches that have quiet-deleted.
 dispatcher-wake and dispatch are those of the 22 submissions of x83's
 two scenarios before their fault, from the job's time to the request and from there to slurmctld, without one wake of 68
 ms and two requests whose connection was opened first (35 and 61 ms). growth-* are the same program outside of any
 cluster, on a host with background work of the lowest priority alone: 20 starts took 11 to 17 ms of CPU, five runs of 60
 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that was made ten runs took
-4.7 to 12 ms of CPU a step. volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
+4.7 to 12 ms of CPU a step. operator-look-alone is the median of sixteen batches (12.6 to 21.0).
+volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
 the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
 once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event
 and slurmd-limited are the median of the batches that have quiet-operated, ten of them and for the last two thirteen; in
@@ -221,6 +224,8 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         **_standby(87.0),
         "supervisor-start": (113.0, 0.15),
         "container-start-behind": (130.0, 0.19),
+        "stop-told": (323.0, 0.3),
+        "clean-up": (26.0, 0.5),
     },
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that

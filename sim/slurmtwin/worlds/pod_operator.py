@@ -227,8 +227,8 @@ class OperatorPart:
         # slurm-operator's client is Go: a request without an event beside it took 3.4 to 17 ms by the API server's log
         patch = kube.request if lists else mark
         self._told, done = world.draw("cordon-told"), world.draw("cordon-done")
-        own = RestCalls(world.draw("operator-look"), change)
-        self._calls = RestCalls(change, self._marked(done)) if lists else own
+        own = RestCalls(world.draw("operator-look"), world.draw("operator-look-alone"), change)
+        self._calls = RestCalls(change, change, self._marked(done)) if lists else own
 
         def port(clock: DaemonClock) -> SlurmPort:
             return SlurmPort(

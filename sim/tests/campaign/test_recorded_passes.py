@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmtwin.campaign.recorded_passes import Pass, last_poll_ns, read_passes
+from slurmtwin.campaign.recorded_passes import Pass, last_poll_ns, lone_looks, read_passes
 from slurmtwin.campaign.recordings import with_poll
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
@@ -108,6 +108,42 @@ def test_a_recording_without_passes_or_faults_has_no_poll(tmp_path: Path) -> Non
     assert read_passes(tmp_path, 0) == []
     quiet = StartTimes(epoch_ns=0)
     assert with_poll(quiet, RECORDINGS / "op-scale/26.05/pods/9", read_scenario("op-scale")) == quiet
+
+
+def lone(decided_s: float, *, began: bool = True, again_s: float = 5.0, writes: bool = False) -> Pass:
+    """A pass of the NodeSet."""
+    at_ns = round(decided_s * SECOND)
+    return Pass("NodeSet", at_ns - 10 * MS if began else None, at_ns, round(again_s * SECOND), writes)
+
+
+def test_a_pass_that_the_last_one_asked_for_tells_what_a_look_takes() -> None:
+    """From its time to its decision; the Cluster's passes between two tell nothing of them."""
+    found = list(lone_looks([lone(1.0), *passes(("Cluster", 3.0, 2.9)), lone(6.016)]))
+    assert found == [((6000.0, 6000.0), (6016.0, 6016.0))]
+
+
+@pytest.mark.parametrize(
+    "two",
+    [
+        (lone(1.0, writes=True), lone(6.016)),
+        (lone(1.0), lone(5.99)),
+        (lone(1.0), lone(6.25)),
+        (lone(1.0), lone(6.016, began=False)),
+        (lone(1.0, again_s=10.0), lone(6.016)),
+    ],
+)
+def test_other_passes_tell_nothing_of_a_look(two: tuple[Pass, Pass]) -> None:
+    """The last one wrote, which ends behind its decision; another cause woke this one, or kept it waiting; slurmrestd
+    was away; its time is another one."""
+    assert not list(lone_looks(two))
+
+
+def test_recorded_passes_that_wait_for_a_job_take_a_lone_look() -> None:
+    """op-delete 30, whose job no poll met: five passes behind each other and one before the fault; the passes that
+    drain and delete are none of them."""
+    read = read_passes(RECORDINGS / "op-delete/26.05/pods/30", 0)
+    took_ms = [round(decided[0] - due[0], 1) for due, decided in lone_looks(read)]
+    assert took_ms == [18.4, 17.1, 16.9, 18.6, 26.4]
 
 
 def test_broken_passes_are_named(tmp_path: Path) -> None:

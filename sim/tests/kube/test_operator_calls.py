@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 from replicated_runs import SCENARIOS, replicated
 
@@ -32,6 +34,21 @@ def test_a_node_set_that_is_deleted_is_drained_by_calls_of_some_milliseconds(num
     drained = [at_ns / MS for at_ns, _ in behind_fault(rows_of("op-delete", "11", number), Kind.NODE_DRAINED)]
     assert drained[0] == pytest.approx(150, abs=30)
     assert drained[3] - drained[0] == pytest.approx(8, abs=5)
+
+
+def beyond_5_s_ms(rows: list[Event]) -> float:
+    """From the last memory that is stored before the job's end to the first one behind it, beyond whole 5 s."""
+    ended_ns = max(row.t_ns for row in rows if row.kind is Kind.JOB_ENDED)
+    told = [row.t_ns for row in rows if row.kind is Kind.OBJECT_CHANGED]
+    return (min(at for at in told if at > ended_ns) - max(at for at in told if at < ended_ns)) / MS % 5000
+
+
+@pytest.mark.parametrize(("recording", "recorded_ms"), [("26", 100), ("29", 88), ("30", 106)])
+def test_passes_that_wait_for_a_job_come_a_lone_look_behind_each_other(recording: str, recorded_ms: int) -> None:
+    """Five that nothing wakes but their own time, from the memory of the last idle worker's end to that of the job's:
+    looks beside the Cluster's own passes would take 150 to 250 ms beyond 25 s. The middle of five replications."""
+    found = [beyond_5_s_ms(rows_of("op-delete", recording, number)) for number in range(5)]
+    assert statistics.median(found) == pytest.approx(recorded_ms, abs=30)
 
 
 @pytest.mark.parametrize(("recording", "recorded_s"), [("8", 42.98), ("10", 42.98)])

@@ -111,7 +111,7 @@ def test_the_end_of_a_pass_has_nodes_of_its_last_list(changes: int, listed_ms: i
     )
     port = SlurmPort(
         cast("SlurmCluster", SimpleNamespace()), env, lambda: "fresh", "", 0, Started(), 0,
-        RestCalls(lambda: 10 * MS, lambda: 0), informing,
+        RestCalls(lambda: 10 * MS, lambda: 10 * MS, lambda: 0), informing,
     )  # fmt: skip
     port._last = Slurm("fresh", 0)
     port._behind = changes
