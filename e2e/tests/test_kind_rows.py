@@ -119,6 +119,18 @@ def test_the_error_of_receipts_is_measured_by_leases() -> None:
     assert clocks.watch_delay_ns(changes[:2])[0] == DEFAULT_RECEIPT_NS
 
 
+def test_a_renewed_lease_tells_how_late_it_was_received() -> None:
+    """Receipt less its own stamp, in the row: how late receipts are may change within a run."""
+    base = stamp_ns("2026-01-01T00:00:00.000000Z") or 0
+    out = KubeRows(1)
+    for second, late_ms in ((0, 4), (10, 5), (20, 31)):
+        out.take(lease(base + second * SECOND + late_ms * 10**6, f"2026-01-01T00:00:{second:02}.000000Z"))
+    rows = [row for row, _ in out.rows]
+    assert [(row.t_ns - base, row.value, row.unit) for row in rows] == [
+        (0, 4_000_000, "ns"), (10 * SECOND, 5_000_000, "ns"), (20 * SECOND, 31_000_000, "ns"),
+    ]  # fmt: skip
+
+
 def test_receipts_are_tied_to_their_stamps() -> None:
     """cause_seq of a receipt is the place of the object's own row; order is by time."""
     rows = table.merge([Event(5 * SECOND, Kind.RUN_ENDED, "harness")], rows_of(pod(1)), 0)

@@ -106,7 +106,7 @@ class Kind(StrEnum):
     KUBE_NODE_TAINTED = "kube_node.tainted"  # detail.taints
     KUBE_NODE_CORDONED = "kube_node.cordoned"
     KUBE_NODE_UNCORDONED = "kube_node.uncordoned"
-    LEASE_RENEWED = "lease.renewed"  # the kubelet's lease of a node
+    LEASE_RENEWED = "lease.renewed"  # the kubelet's lease of a node; recorded: value = received so late, unit ns
     KUBELET_RELISTED = "kubelet.relisted"  # it looked at its containers; rows around faults only
     POD_SYNCED = "pod.synced"  # the kubelet began a sync of the pod; detail.pod
     POD_PROBED = "pod.probed"  # a probe of it succeeded, some of them; detail.pod, container, probe

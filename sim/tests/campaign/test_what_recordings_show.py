@@ -72,13 +72,13 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
 
 
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
-    """docs/surprises.md: of quiet runs of eighteen batches, one in a hundred of them by more than 20 ms."""
+    """docs/surprises.md: of quiet runs of nineteen batches, one in a hundred of them by more than 20 ms."""
     batches: dict[str, list[float]] = {}
     for name in ("quiet-restarts", "quiet-deleted", "quiet-operated"):
         for folder, rows in runs(f"{name}/26.05/pods/*"):
             took_ms = [began[0] - due[0] for due, began in relists(rows)]
             batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
-    assert len(batches) == 18
+    assert len(batches) == 19
     medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
     assert 2.1 < min(medians) < max(medians) < 3.4
     assert 2.6 < min(means) < max(means) < 5.5
@@ -87,7 +87,7 @@ def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "quartiles_ms"), [("quiet-deleted", [7.7, 22.4, 36.5]), ("quiet-operated", [33, 73, 105])]
+    ("name", "quartiles_ms"), [("quiet-deleted", [7.2, 22.4, 36.5]), ("quiet-operated", [33, 73, 105])]
 )
 def test_pods_that_end_together_are_cleaned_up_one_after_the_other(name: str, quartiles_ms: list[float]) -> None:
     """docs/surprises.md: one or two at a time, and up to eight."""
@@ -123,11 +123,11 @@ def test_pods_that_are_replaced_are_bound_at_once() -> None:
 
 
 def test_pods_behind_a_forced_deletion_are_bound_a_little_later() -> None:
-    """docs/surprises.md: 8 to 44 ms, median 17, where slurmd's is being killed meanwhile."""
+    """docs/surprises.md: 8 to 46 ms, median 17, where slurmd's is being killed meanwhile."""
     _, later_ms = bindings_ms("quiet-replaced")
     deciles_ms = statistics.quantiles(later_ms, n=10)
-    assert len(later_ms) >= 264
-    assert (deciles_ms[0], deciles_ms[4], deciles_ms[-1]) == pytest.approx((8, 17, 44), abs=1.5)
+    assert len(later_ms) >= 276
+    assert (deciles_ms[0], deciles_ms[4], deciles_ms[-1]) == pytest.approx((8, 17, 46), abs=1.5)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 An object's own stamp (metav1.Time) is cut to whole seconds by the API: such a row has it + 0.5 s ± 0.5 s and actor
 `apiserver`. The collector's receipt is a second row, actor `collector`, tied to it by cause_seq; its time is known
-to the measured delay of watches. Leases carry microseconds and need no second row.
+to the measured delay of watches. Leases carry microseconds and need no second row; theirs has as its value how much
+later it was received.
 """
 
 from __future__ import annotations
@@ -244,7 +245,8 @@ class KubeRows:
         if fact.own_ns is None:
             self.rows.append((seen, None))
         elif fact.kind in EXACT:
-            self.rows.append((seen._replace(t_ns=fact.own_ns, actor="kubelet", t_err_ns=MICRO + self._own_error), None))
+            exact = seen._replace(t_ns=fact.own_ns, actor="kubelet", t_err_ns=MICRO + self._own_error)
+            self.rows.append((exact._replace(value=t_ns - fact.own_ns, unit="ns"), None))
         else:
             own = seen._replace(
                 t_ns=fact.own_ns + HALF_SECOND, actor="apiserver", t_err_ns=HALF_SECOND + self._own_error
