@@ -9,6 +9,10 @@ from replicated_runs import SCENARIOS, replicated
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
+from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.start_times import StartTimes
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
 
 def rows_of(name: str, recording: str, number: int = 0) -> list[Event]:
@@ -64,3 +68,22 @@ def test_a_change_of_slurm_conf_is_read_three_gathered_passes_and_a_mount_later(
     """In 15 a poll's pass comes 1.3 s into the mount's 3 s, which begin anew with it."""
     started = [at_ns for at_ns, _ in behind_fault(rows_of("op-config-change", recording), Kind.SLURMCTLD_STARTED)]
     assert started[0] / SECOND == pytest.approx(recorded_s, abs=0.06)
+
+
+def done_s(name: str, looks_ms: tuple[int, int], action: str) -> list[float]:
+    """When the operator's actions of a name are done, where a look takes so long beside the Cluster's and alone."""
+    path = SCENARIOS / "operator" / f"{name}.yaml"
+    looks = {"operator-look": (looks_ms[0] * MS,), "operator-look-alone": (looks_ms[1] * MS,)}
+    options = TwinOptions(
+        keep=True, durations={**still_durations(), **looks}, still=True, times=StartTimes(poll_ns=-2 * SECOND)
+    )
+    rows = run_scenario(load_scenario(path), path.parent, options).kept or []
+    return [at_ns / SECOND for at_ns, row in behind_fault(rows, Kind.ACTION_ISSUED) if f'"{action}"' in str(row.detail)]
+
+
+@pytest.mark.parametrize(("name", "action"), [("op-delete", "drain"), ("op-kubectl-drain", "label-pod")])
+def test_the_cluster_looks_beside_a_pass_that_a_spec_or_a_poll_brings(name: str, action: str) -> None:
+    """A deletion's first drain, and the protection that the first poll behind a job's end takes off."""
+    at_once = done_s(name, (20, 20), action)[0]
+    assert done_s(name, (220, 20), action)[0] - at_once == pytest.approx(0.2, abs=0.001)
+    assert done_s(name, (20, 220), action)[0] == pytest.approx(at_once, abs=0.001)
