@@ -192,14 +192,12 @@ class SlurmPort:
         informing = self._informing
         assert informing is not None
         wait_ns = informing.lists.reservations_wait_ns(self._clock.now_ns) if self._serves() != "absent" else 0
-        self._clock.call_in(wait_ns + informing.begin(), self._refresh, (begun, done))
+        self._clock.call_in(wait_ns + informing.begin(), self._refresh, (informing, begun, done))
 
-    def _refresh(self, order: tuple[Callable[[], None], Callable[[Slurm], None]]) -> None:
+    def _refresh(self, order: tuple[Informing, Callable[[], None], Callable[[Slurm], None]]) -> None:
         """The pass knows its reservation and wants nodes."""
-        begun, done = order
+        informing, begun, done = order
         begun()
-        informing = self._informing
-        assert informing is not None
         if self._serves() == "absent":
             done(Slurm("absent", self._clock.now_ns))
             return

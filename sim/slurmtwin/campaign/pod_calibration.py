@@ -132,9 +132,7 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
             raise InputError("not a quiet run: a fault was injected", Where(str(folder)))
         elif under_operator(folder):
             _read_mounts(seen, run, rows)
-            _read_passes(seen, run, rows)
-            for began, decided in lone_looks(read_passes(folder, 0)):
-                seen.add("operator-look-alone", run, began, decided)
+            _read_passes(seen, run, folder, rows)
             if manifests[folder].software["operator"].get("name") == LIMITED:
                 for began, served in limited_starts(rows):
                     seen.add("slurmd-limited", run, began, served)
@@ -278,11 +276,13 @@ _PASSES: Final = {
 }
 
 
-def _read_passes(seen: Seen, run: int, rows: Sequence[Row]) -> None:
+def _read_passes(seen: Seen, run: int, folder: Path, rows: Sequence[Row]) -> None:
     """What operators' passes take, as node sets are scaled and machines cordoned."""
     for name, spans in _PASSES.items():
         for began, ended in spans(rows):
             seen.add(name, run, began, ended)
+    for due, decided in lone_looks(read_passes(folder, 0)):
+        seen.add("operator-look-alone", run, due, decided)
 
 
 def _read_back(seen: Seen, run: int, rows: Sequence[Row], back: Restart, name: str) -> None:

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from slurmtwin.campaign.pod_spans import Interval
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, Where
 
@@ -73,7 +74,7 @@ def _pass(document: dict[str, Any], epoch_ns: int, told: dict[str, Any]) -> Pass
     return Pass(kind, began_ns, int(str(document["now_ns"])) - epoch_ns, int(plan["requeue_ns"]), writes)
 
 
-def lone_looks(passes: Iterable[Pass]) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def lone_looks(passes: Iterable[Pass]) -> Iterator[tuple[Interval, Interval]]:
     """Of each pass of the NodeSet that its last one asked for: when it was due, and its decision, in ms.
 
     That one wrote nothing, so it ended at its decision, and the Cluster has no pass then: what wakes both, a poll or a

@@ -117,13 +117,13 @@ earlier batches it is read off 35, 36 and 77 ends of workers under the operator,
 the container to slurmd's last line, less what SIGTERM takes. stop-heard is that of the batch behind the two that
 have no quiet-deleted; stop-told as well, which on those two, and on 28 November, is by as much more as a container's
 restart takes there, or its start where that is not known: 2.05 to 3.42 of the one in sixteen batches, 2.8 to 3.8 of the
-other in ten. clean-up is on 28 November the median of the sixteen batches that have quiet-deleted.
+other in ten. clean-up is on 28 November near the median of the sixteen batches before that have quiet-deleted (25).
 dispatcher-wake and dispatch are those of the 22 submissions of x83's
 two scenarios before their fault, from the job's time to the request and from there to slurmctld, without one wake of 68
 ms and two requests whose connection was opened first (35 and 61 ms). growth-* are the same program outside of any
 cluster, on a host with background work of the lowest priority alone: 20 starts took 11 to 17 ms of CPU, five runs of 60
 steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that was made ten runs took
-4.7 to 12 ms of CPU a step. operator-look-alone is the median of sixteen batches (12.6 to 21.0).
+4.7 to 12 ms of CPU a step. operator-look-alone is the median of the sixteen batches before 28 November (12.6 to 21.0).
 volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
 the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
 once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event

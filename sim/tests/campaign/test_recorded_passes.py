@@ -139,8 +139,8 @@ def test_other_passes_tell_nothing_of_a_look(two: tuple[Pass, Pass]) -> None:
 
 
 def test_recorded_passes_that_wait_for_a_job_take_a_lone_look() -> None:
-    """op-delete 30, whose job no poll met: five passes behind each other and one before the fault; the passes that
-    drain and delete are none of them."""
+    """op-delete 30, whose wait met no poll: five passes behind each other; those that drain and delete are none of
+    them, nor is the first behind the idle workers' end, as that one wrote."""
     read = read_passes(RECORDINGS / "op-delete/26.05/pods/30", 0)
     took_ms = [round(decided[0] - due[0], 1) for due, decided in lone_looks(read)]
     assert took_ms == [18.4, 17.1, 16.9, 18.6, 26.4]

@@ -245,8 +245,10 @@ class KubeRows:
         if fact.own_ns is None:
             self.rows.append((seen, None))
         elif fact.kind in EXACT:
-            exact = seen._replace(t_ns=fact.own_ns, actor="kubelet", t_err_ns=MICRO + self._own_error)
-            self.rows.append((exact._replace(value=t_ns - fact.own_ns, unit="ns"), None))
+            exact = seen._replace(
+                t_ns=fact.own_ns, actor="kubelet", t_err_ns=MICRO + self._own_error, value=t_ns - fact.own_ns, unit="ns"
+            )
+            self.rows.append((exact, None))
         else:
             own = seen._replace(
                 t_ns=fact.own_ns + HALF_SECOND, actor="apiserver", t_err_ns=HALF_SECOND + self._own_error
