@@ -61,12 +61,25 @@ MADE_TOGETHER: Final = 12
 """Recordings whose replications are made before their tables are kept: enough to keep all processors at work."""
 MADE_ANEW: Final = 7
 """Replications of each recording, beside the first, that are made anew before what is kept of it is taken for today's,
-where others may be made; a plain check makes one."""
+where others may be made."""
+MADE_TWICE: Final = 6
+"""A plain check makes two of so many recordings of a scenario, the first and another one, and one of those beyond."""
 
 
 def picked(made_for: str, count: int) -> list[int]:
-    """Places among so many replications, by a recording's hash: at least MADE_ANEW of them."""
+    """Places among so many replications, by a recording's hash: at least MADE_ANEW of them. By it each recording has
+    others than the next: together they see nearly all that the twin draws, where the first replications see one fit of
+    the durations.
+    """
     return [int(made_for[at : at + 8], 16) % count for at in range(0, len(made_for), 8)]
+
+
+def made_anew(made_for: str, count: int, place: int, make: bool) -> list[int]:
+    """Which of so many replications of the recording at `place` are made anew; the first of them is shown."""
+    others = picked(made_for, count)
+    if make:
+        return [0, *others[:MADE_ANEW]]
+    return [0, others[0]] if place < MADE_TWICE else others[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,55 +294,57 @@ class _Group:
         return fitted_laws(recorded_durations(self.reals[place].manifest))
 
     def _read_kept(self) -> None:
-        """Take what was made before, where today's twin still makes two of each recording so; else say why not."""
-        if self.options.make and self.options.anew:
-            return
-        found = read_table(self.table)
-        if found is None:
-            self.why_not = f"no replications are kept for it; {HOW_TO_MAKE} makes them"
-        else:
-            why = [self._take_kept(found, place) for place in self._places]
-            self.why_not = next(filter(None, why), "")
-        if self.options.make:
-            self.why_not = ""
-        elif self.why_not:
+        """Make today's replications, and take what was made before where those are as kept; else say why not."""
+        found = None if self.options.make and self.options.anew else read_table(self.table)
+        why = [self._take_kept(found, place) for place in self._places]
+        self.why_not = "" if self.options.make else next(filter(None, why), "")
+        if self.why_not:
             self.times.clear()
 
-    def _take_kept(self, found: Table, place: int) -> str:
-        """Take what is kept of one recording; "" or why not."""
-        folder = self.group.folders[place]
-        if folder.name not in found.made_for:
-            return f"no replications are kept for recording {folder.name}; {HOW_TO_MAKE} makes them"
-        laws = found.laws.get(folder.name, ())
-        made_for = self._made_for(place, laws)
-        if found.made_for[folder.name] != made_for:
-            return f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
-        base = found.times[BASE_KEY.format(folder.name)]
-        others = picked(made_for, len(base))[: MADE_ANEW if self.options.make else 1]
-        again = (base[k].tolist() == self._replication(place, k) for k in others)
-        if base[0].tolist() != self._first(place) or not all(again):
+    def _take_kept(self, found: Table | None, place: int) -> str:
+        """Make some replications of one recording, and take what is kept of it; "" or why not."""
+        made_for, why = self._kept_for(found, place)
+        if found is None or why:
+            self._play(place, [0])
+            return why
+        name = self.group.folders[place].name
+        base = found.times[BASE_KEY.format(name)]
+        numbers = made_anew(made_for, len(base), place, self.options.make)
+        if self._play(place, numbers) != base[numbers].tolist():
             return f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
-        self._laws[place] = laws
+        self._laws[place] = found.laws.get(name, ())
         for key, times in found.times.items():
-            name, factor, recording = key.split("|")
-            if recording == folder.name:
-                self.take(Variant(name, float(factor)), place, times)
+            variant, factor, recording = key.split("|")
+            if recording == name:
+                self.take(Variant(variant, float(factor)), place, times)
         return ""
+
+    def _kept_for(self, found: Table | None, place: int) -> tuple[str, str]:
+        """(hash of what the kept replications of a recording were asked for, "" or why they cannot be taken)."""
+        if found is None:
+            return "", f"no replications are kept for it; {HOW_TO_MAKE} makes them"
+        name = self.group.folders[place].name
+        if name not in found.made_for:
+            return "", f"no replications are kept for recording {name}; {HOW_TO_MAKE} makes them"
+        made_for = self._made_for(place, found.laws.get(name, ()))
+        if found.made_for[name] != made_for:
+            return "", f"what is kept was made for another scenario, recording or calibration; {HOW_TO_MAKE}"
+        return made_for, ""
+
+    def _play(self, place: int, numbers: Sequence[int]) -> list[list[Any]]:
+        """The times of these replications of a recording, made just now; the rows of the first stay."""
+        batch, made = self._asked[place]
+        out: list[list[Any]] = []
+        for number in numbers:
+            played = run_one(batch, made, number)
+            if not out:
+                self.twins.append(played)
+            out.append(self._times(played[1]))
+        return out
 
     @property
     def _places(self) -> range:
         return range(len(self.reals))
-
-    def _first(self, place: int) -> list[Any]:
-        """The times of a recording's first replication, as it was made just now."""
-        return self._times(self.twins[place][1])
-
-    def _replication(self, place: int, number: int) -> list[Any]:
-        """The times of another one. By its hash each recording has one of its own: together they see nearly all that
-        the twin draws, where the first replications see one fit of the durations.
-        """
-        batch, made = self._asked[place]
-        return self._times(run_one(batch, made, number)[1])
 
     def _times(self, events: Sequence[Event]) -> list[Any]:
         from slurmtwin_reports.faults.measurement import times_of
@@ -400,17 +415,15 @@ class _Group:
         return out
 
     def begin(self) -> None:
-        """Make the first replication of each recording, whose rows are shown and whose properties judged; read the
-        kept ones.
+        """Make a replication of each recording, whose rows are shown and whose properties judged, and read the kept
+        ones.
         """
         group, options = self.group, self.options
         for folder, real in zip(group.folders, self.reals, strict=True):
             (batch,) = batches(
                 group.path, folder, group.version, Variant(BASE), 1, seed=options.seed, world=options.world
             )
-            made = prepared(batch, group.scenario, real)
-            self._asked.append((batch, made))
-            self.twins.append(run_one(batch, made, batch.first))
+            self._asked.append((batch, prepared(batch, group.scenario, real)))
         self._read_kept()
 
     def section(self) -> Section:

@@ -16,9 +16,9 @@ _THRESHOLDS: Final = (20_000, 5, 2)
 objects a node, old enough that full collections alone free it. So those are not rare; CPython itself makes none before
 a quarter of the heap is new. What was there before the run is left alone.
 """
-ROWS_LEFT: Final = 5_000
+ROWS_LEFT: Final = 20_000
 """Worlds that are over are rings as well, and freeze() would keep them for good: they are freed before a run when those
-since the last time had so many rows (20 runs of a fault scenario, 10 MB)."""
+since the last time had so many rows (80 runs of a fault scenario, 40 MB)."""
 
 
 class _Heap:

@@ -16,7 +16,7 @@ from slurmtwin.campaign import fault_judging, replications
 from slurmtwin.campaign.fault_judging import OWN_PARTITION, FaultOptions, conditions, find_fault_groups, judge_faults
 from slurmtwin.campaign.kept_replications import read_table, write_table
 from slurmtwin.campaign.parameters import change
-from slurmtwin.campaign.replications import Replication, Variant, batches, design_text, prune, run_batch
+from slurmtwin.campaign.replications import Batch, Made, Replication, Variant, batches, design_text, prune, run_batch
 from slurmtwin.contract.clock import HOUR, MS, SECOND
 from slurmtwin.contract.errors import ExitCode, InputError, UnsupportedError
 from slurmtwin.contract.events import Event, Kind
@@ -277,6 +277,36 @@ def test_a_change_that_few_replications_show_is_found_where_others_may_be_made(f
     assert outcomes(judged(folder, kept=kept, make=False)) != {}
     judged(folder, kept=kept)
     assert table.read_bytes() == before
+
+
+def test_of_a_scenario_with_many_recordings_those_behind_the_sixth_make_one_replication(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its hash each its own: the first replication is made of the first six, the same for all of them."""
+    for number in range(5, 9):
+        record(folder, number, 47.0)
+    kept = folder / "kept"
+    made = judged(folder, kept=kept)
+    (table,) = kept.iterdir()
+    found = read_table(table)
+    assert found is not None
+    played: list[tuple[str, int]] = []
+    run_one = replications.run_one
+
+    def seen(batch: Batch, prepared: Made, number: int) -> tuple[Manifest | None, Sequence[Event]]:
+        played.append((batch.recording.name, number))
+        return run_one(batch, prepared, number)
+
+    monkeypatch.setattr(fault_judging, "run_one", seen)
+    assert outcomes(judged(folder, kept=kept, make=False)) == outcomes(made)
+    names = sorted(found.made_for)
+    picked = {name: fault_judging.picked(found.made_for[name], 200)[0] for name in names}
+    wanted = [(name, number) for name in names[:6] for number in (0, picked[name])]
+    assert played == [*wanted, *((name, picked[name]) for name in names[6:])]
+    times = {name: rows.copy() for name, rows in found.times.items()}
+    times[fault_judging.BASE_KEY.format(names[-1])][picked[names[-1]]] += SECOND
+    write_table(table, replace(found, times=times))
+    assert "today's twin" in reason(judged(folder, kept=kept, make=False))
 
 
 def test_a_law_that_came_later_leaves_the_replications_that_do_not_draw_it(
