@@ -15,7 +15,7 @@ from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.phases import Phase
 from slurmtwin_reports.faults import ranks
 from slurmtwin_reports.faults.measurement import NEVER, NO_START, measured, spans, stream
-from slurmtwin_reports.faults.milestones import Mark, Marks, all_marks
+from slurmtwin_reports.faults.milestones import Mark, Marks, all_marks, recorded_marks
 from slurmtwin_reports.faults.phase_verdict import PhaseVerdict, judge_phases
 from slurmtwin_reports.faults.replicated import Repetition
 from slurmtwin_reports.history import rows_of_events
@@ -267,6 +267,44 @@ def test_a_receipt_is_late_as_the_runs_leases_were() -> None:
     assert (late > 100 * MS).mean() == pytest.approx(0.05, abs=0.01)
     assert (measured(exact, Mark(0, 6 * MS, received=True), 0, stream(1, "x")) == exact).all()
     assert measured(np.array([NEVER]), Mark(0, SECOND, received=True), 0, stream(1, "x")).tolist() == [NEVER]
+
+
+def test_a_calm_receipt_is_late_as_leases_are_where_nothing_else_is_received() -> None:
+    """One in twenty by more than 4.6 ms above the usual 6, though the run's leases are late by 106."""
+    exact = np.full(20_000, 5 * SECOND, dtype=np.int64)
+    late = measured(exact, Mark(0, 106 * MS, received=True, calm=True), 0, stream(1, "x")) - exact
+    assert (late > 4.6 * MS).mean() == pytest.approx(0.05, abs=0.01)
+    known = Mark(0, 6 * MS, received=True, calm=True)
+    assert (measured(exact, known, 0, stream(1, "x")) == exact).all()
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "calm"), [([], True), ([1001], True), ([1000], False), ([101], False), ([100], True), ([99, 1], True)]
+)
+def test_a_recorded_receipt_is_calm_where_nothing_else_came_in_the_second_before(
+    before_ms: list[int], calm: bool
+) -> None:
+    """What came along with it, in the last 100 ms, and other sources' rows are nothing else."""
+    at_ns = 10 * SECOND
+    received = [Event(at_ns - ms * MS, Kind.POD_CREATED, "collector") for ms in before_ms]
+    events = [
+        Event(SECOND, Kind.FAULT_INJECTED, "fault"),
+        Event(at_ns - 500 * MS, Kind.JOB_STARTED, "slurmctld", 1),
+        *received,
+        Event(at_ns, Kind.POD_DELETED, "collector", t_err_ns=30 * MS),
+        Event(at_ns + MS, Kind.POD_CREATED, "collector"),
+    ]
+    rows = rows_of_events(events)
+    wanted = [phase(end={"kind": "pod.deleted"})]
+    marks = recorded_marks(rows, wanted, 5.1)[0]
+    assert marks.end is not None
+    assert marks.start is not None
+    assert (marks.end.calm, marks.start.calm) == (calm, False)
+    assert replace(marks, end=replace(marks.end, calm=False)) == all_marks(rows, wanted)[0]
+    for loaded in (10.1, None):
+        assert recorded_marks(rows, wanted, loaded) == all_marks(rows, wanted), (
+            "the host has other work, or nobody knows"
+        )
 
 
 def test_the_collectors_rows_are_receipts() -> None:

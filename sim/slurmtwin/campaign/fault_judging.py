@@ -385,7 +385,7 @@ class _Group:
     def _repetition(self, place: int) -> Repetition:
         import numpy as np
 
-        from slurmtwin_reports.faults.milestones import all_marks
+        from slurmtwin_reports.faults.milestones import recorded_marks
         from slurmtwin_reports.faults.replicated import Repetition
 
         def of(variant: Variant) -> Any:
@@ -394,8 +394,9 @@ class _Group:
 
         changed = {(v.name, v.factor): of(v) for v, at in self.times if at == place and v.name not in (BASE, STILL)}
         real = self.reals[place]
+        median_ms = real.manifest.results.get("watch_delay_ms", {}).get("median")
         return Repetition(
-            recorded=all_marks(real.rows(), self.group.scenario.expect.phases), changed=changed,
+            recorded=recorded_marks(real.rows(), self.group.scenario.expect.phases, median_ms), changed=changed,
             epoch_ns=_zero_ns(real.manifest), base=of(Variant(BASE)), still=of(Variant(STILL)),
             name=self.group.folders[place].name,
         )  # fmt: skip

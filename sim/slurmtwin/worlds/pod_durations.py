@@ -47,6 +47,7 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_816_200 * SECOND, Path(__file__).with_name("pod_durations_2026_11_27_2150.json")),
     (1_795_829_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28.json")),
     (1_795_844_700 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_0545.json")),
+    (1_795_856_700 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_0905.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, those of 25 November since 02:40,
@@ -229,6 +230,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "clean-up": (26.0, 0.5),
     },
     "pod_durations_2026_11_28_0545.json": _standby(105.0),
+    "pod_durations_2026_11_28_0905.json": _standby(79.9),
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of

@@ -65,20 +65,20 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
         if "watch_delay_ms" in (manifest := read_manifest(folder.parent)).results
     ]
     medians = [one["median"] for one in delays]
-    assert len(medians) >= 940
+    assert len(medians) >= 1154
     assert statistics.median(medians) == pytest.approx(USUAL_RECEIPT_NS / MS, abs=0.5)
-    assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.88, abs=0.03)
+    assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.91, abs=0.03)
     assert statistics.median(one["p95"] for one in delays) == pytest.approx(30, abs=4)
 
 
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
-    """docs/surprises.md: of quiet runs of nineteen batches, one in a hundred of them by more than 20 ms."""
+    """docs/surprises.md: of quiet runs of twenty batches, one in a hundred of them by more than 20 ms."""
     batches: dict[str, list[float]] = {}
     for name in ("quiet-restarts", "quiet-deleted", "quiet-operated"):
         for folder, rows in runs(f"{name}/26.05/pods/*"):
             took_ms = [began[0] - due[0] for due, began in relists(rows)]
             batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
-    assert len(batches) == 19
+    assert len(batches) == 20
     medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
     assert 2.1 < min(medians) < max(medians) < 3.4
     assert 2.6 < min(means) < max(means) < 5.5
@@ -87,7 +87,7 @@ def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "quartiles_ms"), [("quiet-deleted", [7.2, 22.4, 36.5]), ("quiet-operated", [33, 73, 105])]
+    ("name", "quartiles_ms"), [("quiet-deleted", [8.2, 22.3, 36.7]), ("quiet-operated", [33, 73, 105])]
 )
 def test_pods_that_end_together_are_cleaned_up_one_after_the_other(name: str, quartiles_ms: list[float]) -> None:
     """docs/surprises.md: one or two at a time, and up to eight."""
@@ -131,7 +131,7 @@ def test_pods_behind_a_forced_deletion_are_bound_a_little_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dead_ms", "living_ms"), [("x46-pod-force-deleted", 94, 42), ("quiet-replaced", 67, 35)]
+    ("name", "dead_ms", "living_ms"), [("x46-pod-force-deleted", 93, 42), ("quiet-replaced", 67, 35)]
 )
 def test_a_pod_is_made_anew_later_where_slurmd_is_dead_before_that(name: str, dead_ms: int, living_ms: int) -> None:
     """docs/surprises.md: behind a forced deletion the kubelet and the controller share the host's CPUs."""
