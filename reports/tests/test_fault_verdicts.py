@@ -269,13 +269,10 @@ def test_a_receipt_is_late_as_the_runs_leases_were() -> None:
     assert measured(np.array([NEVER]), Mark(0, SECOND, received=True), 0, stream(1, "x")).tolist() == [NEVER]
 
 
-def test_a_calm_receipt_is_late_as_leases_are_where_nothing_else_is_received() -> None:
-    """One in twenty by more than 4.6 ms above the usual 6, though the run's leases are late by 106."""
-    exact = np.full(20_000, 5 * SECOND, dtype=np.int64)
-    late = measured(exact, Mark(0, 106 * MS, received=True, calm=True), 0, stream(1, "x")) - exact
-    assert (late > 4.6 * MS).mean() == pytest.approx(0.05, abs=0.01)
-    known = Mark(0, 6 * MS, received=True, calm=True)
-    assert (measured(exact, known, 0, stream(1, "x")) == exact).all()
+def test_a_calm_receipt_is_no_later_than_the_twins_own() -> None:
+    """Though the run's leases are late by 106 ms."""
+    exact = np.array([5 * SECOND, NEVER], dtype=np.int64)
+    assert (measured(exact, Mark(0, 106 * MS, received=True, calm=True), 0, stream(1, "x")) == exact).all()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What a recording would have shown of a replication: its exact times with the recording's own error drawn.
 
 A time known to ± e is moved by a draw from [-e, e]. A receipt of the collector's watch is one in the twin as well, and
-may be late besides, as the run's leases were; where nothing else was received, as leases in such moments are. A time
+may be late besides, as the run's leases were, but where nothing else is received: there a real one is no later. A time
 that the API cut to whole seconds is cut to the middle of the same second, after the drawn offset between the clocks:
 seconds begin there as they do for the recorded stamp. An injection is known before: the twin's own lies where the
 recorded one may have, and is stamped as that was. What an observer sees by looking again and again has the stamp of the
@@ -30,12 +30,6 @@ USUAL_RECEIPT_NS: Final = 6 * MS
 """Receipt of a lease less its own stamp, a request and a watch: the median of 1,154 runs' medians (watch_delay_ms of
 their manifests; 3.9 to 10 in 1,055). The twin's receipts have both. Of late ones a run knows the 95th percentile, which
 is the error of its receipts."""
-
-CALM_RECEIPT_NS: Final = 10_600_000
-"""95th percentile of such a receipt where nothing else was received in the second before, whatever its run meets at
-other times: 672 leases of the twelve quiet runs of 28 November 2026, 09:10 to 10:25 UTC; 190 others have 67 ms. Runs
-with faults, three beside each other, have 13.2 (1,651) and 175 (264)."""
-
 
 def stream(seed: int, name: str) -> np.random.Generator:
     """The judge's named streams: equal names give equal draws, a new one moves no other."""
@@ -78,8 +72,8 @@ def measured(
         pauses = (times - (mark.t_ns - mark.err_ns)) // (2 * mark.err_ns)
         return np.where(never, NEVER, mark.t_ns + pauses * (2 * mark.err_ns))
     if mark.received:
-        error_ns = min(mark.err_ns, CALM_RECEIPT_NS) if mark.calm else mark.err_ns
-        return np.where(never, NEVER, times + _late(error_ns, times.shape, draw))
+        late = 0 if mark.calm else _late(mark.err_ns, times.shape, draw)
+        return np.where(never, NEVER, times + late)
     error = mark.err_ns - HALF_SECOND if mark.cut else mark.err_ns
     moved = times + (draw.integers(-error, error, times.shape, endpoint=True) if error > 0 else 0)
     if mark.cut:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ from slurmtwin.campaign.recordings import recorded_durations
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.manifest import read_manifest
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, SHARES, still_durations
+from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS
 from slurmtwin.worlds.pod_starts import END_ALONE, END_BESIDE, END_MOST
 from slurmtwin_reports.faults.measurement import USUAL_RECEIPT_NS
+from slurmtwin_reports.faults.milestones import CALM_NS, WITH_IT_NS
 from slurmtwin_reports.load import load_run
 
 if TYPE_CHECKING:
@@ -69,6 +72,34 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
     assert statistics.median(medians) == pytest.approx(USUAL_RECEIPT_NS / MS, abs=0.5)
     assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.91, abs=0.03)
     assert statistics.median(one["p95"] for one in delays) == pytest.approx(30, abs=4)
+
+
+def lateness_ms(runs_of: Iterable[tuple[Path, list[Row]]]) -> tuple[list[float], list[float]]:
+    """How late leases were received, of runs that tell it: in calm seconds (milestones.CALM_NS), and in others."""
+    calm_ms: list[float] = []
+    other_ms: list[float] = []
+    for _, rows in runs_of:
+        receipts = sorted(row.t_ns for row in rows if row.actor == "collector")
+        for row in rows:
+            if row.kind == "lease.renewed" and row.value is not None:
+                at_ns = row.t_ns + row.value
+                first, last = (bisect_left(receipts, at_ns - ns) for ns in (CALM_NS, WITH_IT_NS))
+                (calm_ms if first == last else other_ms).append(row.value / MS)
+    return calm_ms, other_ms
+
+
+def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_twins() -> None:
+    """So the judge adds no lateness there. The twin's: a request's way to the API server, half of it, and a watch."""
+    calm_ms, other_ms = lateness_ms(runs("quiet-*/26.05/pods/*"))
+    assert len(calm_ms) >= 672
+    assert len(other_ms) >= 190
+    percentile = statistics.quantiles(calm_ms, n=20)[-1]
+    assert percentile == pytest.approx(10.6, abs=0.5)
+    assert statistics.quantiles(other_ms, n=20)[-1] > 4 * percentile
+    steps = [(place + 0.5) / 50 for place in range(50)]
+    asked, told = ([(low + part * (high - low)) / MS for part in steps] for low, high in (REQUEST_NS, WATCH_NS))
+    twins_ms = [there / 2 + back for there in asked for back in told]
+    assert statistics.quantiles(twins_ms, n=20)[-1] == pytest.approx(15.5, abs=0.3)
 
 
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
