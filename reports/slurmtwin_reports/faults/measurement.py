@@ -31,6 +31,7 @@ USUAL_RECEIPT_NS: Final = 6 * MS
 their manifests; 3.9 to 10 in 1,055). The twin's receipts have both. Of late ones a run knows the 95th percentile, which
 is the error of its receipts."""
 
+
 def stream(seed: int, name: str) -> np.random.Generator:
     """The judge's named streams: equal names give equal draws, a new one moves no other."""
     import numpy as np
