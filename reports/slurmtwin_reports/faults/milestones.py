@@ -134,19 +134,25 @@ def all_marks(rows: Iterable[Row], phases: Sequence[Phase]) -> tuple[Marks, ...]
 def recorded_marks(rows: Iterable[Row], phases: Sequence[Phase], median_ms: float | None) -> tuple[Marks, ...]:
     """all_marks() of a recording, whose receipts are known as calm or not. median_ms: its leases' (None: unknown)."""
     every = list(rows)
+    found = all_marks(every, phases)
     if median_ms is None or median_ms > USUAL_MS:
-        return all_marks(every, phases)
-    receipts = sorted(row.t_ns for row in every if row.actor == "collector")
-    return tuple(
-        Marks(_with_calm(marks.start, receipts), _with_calm(marks.end, receipts)) for marks in all_marks(every, phases)
-    )
+        return found
+    receipts = receipts_ns(every)
+    return tuple(Marks(_with_calm(marks.start, receipts), _with_calm(marks.end, receipts)) for marks in found)
 
 
 def _with_calm(mark: Mark | None, receipts: Sequence[int]) -> Mark | None:
-    if mark is None or not mark.received:
-        return mark
-    first, last = (bisect_left(receipts, mark.t_ns - ns) for ns in (CALM_NS, WITH_IT_NS))
-    return replace(mark, calm=first == last)
+    return replace(mark, calm=is_calm(mark.t_ns, receipts)) if mark is not None and mark.received else mark
+
+
+def receipts_ns(rows: Iterable[Row]) -> list[int]:
+    """When the collector's watch told of anything, in order."""
+    return sorted(row.t_ns for row in rows if row.actor == "collector")
+
+
+def is_calm(at_ns: int, receipts: Sequence[int]) -> bool:
+    """Was nothing else received before this time (CALM_NS)? Of times from receipts_ns()."""
+    return bisect_left(receipts, at_ns - CALM_NS) == bisect_left(receipts, at_ns - WITH_IT_NS)
 
 
 def _marks(rows: Sequence[Row], phase: Phase, after_ns: int | None) -> Marks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, SHARES, still_dur
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS
 from slurmtwin.worlds.pod_starts import END_ALONE, END_BESIDE, END_MOST
 from slurmtwin_reports.faults.measurement import USUAL_RECEIPT_NS
-from slurmtwin_reports.faults.milestones import CALM_NS, WITH_IT_NS
+from slurmtwin_reports.faults.milestones import is_calm, receipts_ns
 from slurmtwin_reports.load import load_run
 
 if TYPE_CHECKING:
@@ -79,12 +78,10 @@ def lateness_ms(runs_of: Iterable[tuple[Path, list[Row]]]) -> tuple[list[float],
     calm_ms: list[float] = []
     other_ms: list[float] = []
     for _, rows in runs_of:
-        receipts = sorted(row.t_ns for row in rows if row.actor == "collector")
+        receipts = receipts_ns(rows)
         for row in rows:
             if row.kind == "lease.renewed" and row.value is not None:
-                at_ns = row.t_ns + row.value
-                first, last = (bisect_left(receipts, at_ns - ns) for ns in (CALM_NS, WITH_IT_NS))
-                (calm_ms if first == last else other_ms).append(row.value / MS)
+                (calm_ms if is_calm(row.t_ns + row.value, receipts) else other_ms).append(row.value / MS)
     return calm_ms, other_ms
 
 
