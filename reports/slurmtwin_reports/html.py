@@ -19,7 +19,7 @@ from slurmtwin_reports import figures
 from slurmtwin_reports.conformance import ONE_STEP, Conformance, pool
 from slurmtwin_reports.coverage import Covered, coverage_context
 from slurmtwin_reports.faults.case import FaultCase
-from slurmtwin_reports.faults.section import fault_context, suite_counts, suite_rows
+from slurmtwin_reports.faults.section import fault_context, sharpness, suite_counts, suite_rows
 from slurmtwin_reports.history import History
 from slurmtwin_reports.job_table import JobTable, job_table
 from slurmtwin_reports.metrics import number, summary
@@ -96,7 +96,7 @@ def render(report: Report) -> str:
     environment = Environment(loader=PackageLoader("slurmtwin_reports"), autoescape=True, keep_trailing_newline=True)
     environment.filters["num"] = number
     environment.filters["pct"] = percent
-    environment.globals["chip"] = chip
+    environment.globals |= {"chip": chip, "sharpness": sharpness}
     page, section, fault, covered = (
         environment.get_template(name) for name in ("report.html", "section.html", "fault.html", "coverage.html")
     )

@@ -209,8 +209,11 @@ def test_the_table_says_what_was_judged_and_why() -> None:
     assert found["predicted"] == "1s .. 32s"
     assert found["recorded"] == ["31.0 ± 0.5", "32.0 ± 0.5"]
     assert (found["twin"], found["power"], found["sharp"]) == (["29.0 .. 41.0"], "93, 100", "yes")
+    case.verdicts = [replace(one, sharp=False, width_of_bound=2.345)] * len(case.phases)
+    assert fault_context(case)["rows"][0]["sharp"] == "no, 2.3 x"
     page = render(Report("r", [Section("x64", fault=case)]))
     assert "95 % of the twin" in page
+    assert page.count("<td>no, 2.3 x") == 2 * len(case.phases), "in the suite's table and in the scenario's"
 
 
 def test_the_end_of_each_phase_has_its_chain() -> None:
@@ -232,6 +235,7 @@ def test_the_suite_table_counts_every_phase() -> None:
         half=0.9,
         double=1.0,
         sharp=True,
+        width_of_bound=0.87654,
         recordings=("4", "10"),
         places=(0.12345, 1.0),
     )
@@ -241,6 +245,7 @@ def test_the_suite_table_counts_every_phase() -> None:
     rows = suite_rows([("x64", case)])
     assert [(r["phase"], r["verdict"]) for r in rows[:2]] == [("not-responding", "agree"), ("down", "differ")]
     assert (rows[0]["recordings"], rows[0]["places"]) == (["4", "10"], [0.123, 1.0])
+    assert [r["width_of_bound"] for r in rows[:2]] == [0.877, None]
     counts = suite_counts(rows)
     assert [counts[word] for word in ("phases", "agree", "differ", "unknown", "sharp")] == [4, 1, 1, 2, 1]
     assert [counts[f"claims_{word}"] for word in ("holds", "broken", "unknown")] == [0, 0, 1], "job-lost is absent"

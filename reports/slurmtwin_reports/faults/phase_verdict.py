@@ -60,6 +60,8 @@ class PhaseVerdict:
     """Are the intervals hardly wider than with calibrated durations held at their medians? None: not known."""
     sharp_each: bool | None = None
     """Is every repetition's?"""
+    width_of_bound: float | None = None
+    """Widths of all intervals, as a share of what they may be together: up to 1 is sharp. None: not known."""
     broken: int = 0
     """Of a claim: recordings that break it, and one more where replications do."""
 
@@ -209,7 +211,7 @@ def _interval(pool: Times) -> tuple[int, int]:
     return int(ordered[(25 * last) // 1000]), int(ordered[-(-975 * last // 1000)])
 
 
-def _sharpness(repetitions: Sequence[Repetition], place: int, errors: Sequence[int]) -> dict[str, bool | None]:
+def _sharpness(repetitions: Sequence[Repetition], place: int, errors: Sequence[int]) -> dict[str, float | None]:
     """95 % interval <= 1.25 x its width with calibrated durations at their medians + 2 t_err: over all repetitions, and
     in each of them.
 
@@ -217,14 +219,17 @@ def _sharpness(repetitions: Sequence[Repetition], place: int, errors: Sequence[i
     one in some repetitions is wider by chance: the more are recorded, the surer. Their sum is not.
     """
     if any(one.still is None or not len(one.still) for one in repetitions):
-        return {"sharp": None, "sharp_each": None}
+        return {"sharp": None, "sharp_each": None, "width_of_bound": None}
     wide = [_width(one.base, place) for one in repetitions]
     most = [
         SHARP * _width(one.still, place) + 2 * error
         for one, error in zip(repetitions, errors, strict=True)
         if one.still is not None
     ]
-    return {"sharp": sum(wide) <= sum(most), "sharp_each": all(w <= m for w, m in zip(wide, most, strict=True))}
+    return {
+        "sharp": sum(wide) <= sum(most), "sharp_each": all(w <= m for w, m in zip(wide, most, strict=True)),
+        "width_of_bound": sum(wide) / sum(most) if sum(most) else None,
+    }  # fmt: skip
 
 
 def _width(times: Times, place: int) -> int:

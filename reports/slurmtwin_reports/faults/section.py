@@ -42,9 +42,16 @@ def _row(case: FaultCase, number: int) -> dict[str, Any]:
         "predicted": predicted(phase),
         "recorded": [f"{words(recorded_span(m))}{_error(m.error_ns, m.end)}" for m in reals],
         "twin": _twin(verdict), "power": _power(verdict),
-        "sharp": {None: "", True: "yes", False: "no"}[verdict.sharp if verdict else None],
+        "sharp": "" if verdict is None else sharpness(verdict.sharp, verdict.width_of_bound),
         "verdict": str(verdict.outcome) if verdict else "", "reason": verdict.reason if verdict else "",
     }  # fmt: skip
+
+
+def sharpness(sharp: bool | None, width_of_bound: float | None) -> str:
+    """In words: "yes", or "no" and how many times its bound the interval is wide."""
+    if sharp is not False:
+        return "yes" if sharp else ""
+    return "no" if width_of_bound is None else f"no, {width_of_bound:.2g} x"
 
 
 def predicted(phase: Phase) -> str:
@@ -87,6 +94,7 @@ def suite_rows(cases: Sequence[tuple[str, FaultCase]]) -> list[dict[str, Any]]:
             "scenario": scenario, "phase": one.phase.name, "parameter": one.phase.parameter,
             "claim": one.phase.is_claim, "verdict": str(one.outcome), "p": one.p,
             "power_half": one.half, "power_double": one.double, "sharp": one.sharp, "sharp_each": one.sharp_each,
+            "width_of_bound": None if one.width_of_bound is None else round(one.width_of_bound, 3),
             "recordings": list(one.recordings), "recorded_s": [words(ns) for ns in one.recorded],
             "places": [round(place, 3) for place in one.places],
             "twin_s": [[words(ns) for ns in interval] for interval in one.intervals],
