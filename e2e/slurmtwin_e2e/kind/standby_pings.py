@@ -25,6 +25,7 @@ from typing import Any, Final
 from slurmtwin.contract.errors import EnvironmentMissingError
 from slurmtwin.contract.listed_jobs import listed_jobs
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin_e2e.images import RELEASES
 from slurmtwin_e2e.kind.attach import attach
 from slurmtwin_e2e.kind.log_normal import log_normal
 from slurmtwin_e2e.kind.runner import run_once
@@ -96,11 +97,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print JSON. Exit 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cluster", required=True, help="a running cluster of ours on this host")
+    parser.add_argument("--version", choices=sorted(RELEASES), default="26.05", help="of Slurm")
     parser.add_argument("--seconds", type=int, default=190, help="how long it stands by")
     options = parser.parse_args(arguments)
     if os.geteuid() != 0 or shutil.which("strace") is None:
         raise EnvironmentMissingError("strace, and root, are needed: apt-get install strace")
-    scenario = without_fault(options.seconds)
+    scenario = without_fault(options.seconds).of_version(options.version)
     with ThreadPoolExecutor(1) as pool:
         cluster, jobs = attach(options.cluster), list(listed_jobs(scenario))
         running = pool.submit(run_once, cluster, scenario, jobs, say, repetition=1)
