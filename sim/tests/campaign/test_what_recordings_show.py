@@ -60,7 +60,7 @@ def test_backfill_sleeps_from_slurmctlds_second_start() -> None:
 
 
 def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
-    """measurement.USUAL_RECEIPT_NS; nine runs of ten lie near it, and half of them have a 95th percentile beyond 30."""
+    """measurement.USUAL_RECEIPT_NS; nine runs of ten lie near it, and half of them have a 95th percentile beyond 25."""
     delays = [
         manifest.results["watch_delay_ms"]
         for folder in RECORDINGS.glob("*/*/pods/*/manifest.json")
@@ -70,7 +70,7 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
     assert len(medians) >= 1154
     assert statistics.median(medians) == pytest.approx(USUAL_RECEIPT_NS / MS, abs=0.5)
     assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.91, abs=0.03)
-    assert statistics.median(one["p95"] for one in delays) == pytest.approx(30, abs=4)
+    assert statistics.median(one["p95"] for one in delays) == pytest.approx(25, abs=4)
 
 
 def lateness_ms(runs_of: Iterable[tuple[Path, list[Row]]]) -> tuple[list[float], list[float]]:
@@ -88,10 +88,10 @@ def lateness_ms(runs_of: Iterable[tuple[Path, list[Row]]]) -> tuple[list[float],
 def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_twins() -> None:
     """So the judge adds no lateness there. The twin's: a request's way to the API server, half of it, and a watch."""
     calm_ms, other_ms = lateness_ms(runs("quiet-*/26.05/pods/*"))
-    assert len(calm_ms) >= 672
-    assert len(other_ms) >= 190
+    assert len(calm_ms) >= 1071
+    assert len(other_ms) >= 255
     percentile = statistics.quantiles(calm_ms, n=20)[-1]
-    assert percentile == pytest.approx(10.6, abs=0.5)
+    assert percentile == pytest.approx(11.4, abs=0.5)
     assert statistics.quantiles(other_ms, n=20)[-1] > 4 * percentile
     steps = [(place + 0.5) / 50 for place in range(50)]
     asked, told = ([(low + part * (high - low)) / MS for part in steps] for low, high in (REQUEST_NS, WATCH_NS))
@@ -100,13 +100,13 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
 
 
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
-    """docs/surprises.md: of quiet runs of twenty batches, one in a hundred of them by more than 20 ms."""
+    """docs/surprises.md: of quiet runs of twenty-one batches, one in a hundred of them by more than 20 ms."""
     batches: dict[str, list[float]] = {}
     for name in ("quiet-restarts", "quiet-deleted", "quiet-operated"):
         for folder, rows in runs(f"{name}/26.05/pods/*"):
             took_ms = [began[0] - due[0] for due, began in relists(rows)]
             batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
-    assert len(batches) == 20
+    assert len(batches) == 21
     medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
     assert 2.1 < min(medians) < max(medians) < 3.4
     assert 2.6 < min(means) < max(means) < 5.5
@@ -151,15 +151,15 @@ def test_pods_that_are_replaced_are_bound_at_once() -> None:
 
 
 def test_pods_behind_a_forced_deletion_are_bound_a_little_later() -> None:
-    """docs/surprises.md: 8 to 46 ms, median 17, where slurmd's is being killed meanwhile."""
+    """docs/surprises.md: 8 to 48 ms, median 17, where slurmd's is being killed meanwhile."""
     _, later_ms = bindings_ms("quiet-replaced")
     deciles_ms = statistics.quantiles(later_ms, n=10)
-    assert len(later_ms) >= 276
-    assert (deciles_ms[0], deciles_ms[4], deciles_ms[-1]) == pytest.approx((8, 17, 46), abs=1.5)
+    assert len(later_ms) >= 348
+    assert (deciles_ms[0], deciles_ms[4], deciles_ms[-1]) == pytest.approx((8, 17, 48), abs=1.5)
 
 
 @pytest.mark.parametrize(
-    ("name", "dead_ms", "living_ms"), [("x46-pod-force-deleted", 93, 42), ("quiet-replaced", 67, 35)]
+    ("name", "dead_ms", "living_ms"), [("x46-pod-force-deleted", 93, 42), ("quiet-replaced", 68, 36)]
 )
 def test_a_pod_is_made_anew_later_where_slurmd_is_dead_before_that(name: str, dead_ms: int, living_ms: int) -> None:
     """docs/surprises.md: behind a forced deletion the kubelet and the controller share the host's CPUs."""
