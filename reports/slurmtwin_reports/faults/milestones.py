@@ -31,7 +31,8 @@ WITH_IT_NS: Final = 100 * MS
 """Nothing else was received in the second before a calm receipt, but for the last of it: what came along with it, as
 Unhealthy does with Killing. Leases come within 10.6 ms there (95 % of 672 in the twelve quiet runs of 28 November 2026,
 09:10 to 10:25 UTC; 190 others within 67; 11.4 of 1,071 with eight of that afternoon), 13.2 where three runs with faults
-stand beside each other (1,651; 264 others 175). The twin's own come within 15.5, a request's way there and a watch (worlds/pod_faults.py)."""
+stand beside each other (1,651; 264 others 175). The twin's own come within 15.5, a request's way there and a watch
+(worlds/pod_faults.py)."""
 USUAL_MS: Final = 10.0
 """In 1,055 of 1,154 runs the median lease is received sooner (measurement.USUAL_RECEIPT_NS). In the others the host had
 other work, and no receipt is calm."""
