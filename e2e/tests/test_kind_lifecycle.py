@@ -8,13 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from slurmtwin.contract.errors import EnvironmentMissingError, InputError
 from slurmtwin.contract.kubernetes import KubernetesCluster, NodeGroup
+from slurmtwin_e2e.kind import __main__ as commands
 from slurmtwin_e2e.kind import cleanness, host, image, lifecycle, owner, services, spec
 from slurmtwin_e2e.kind.cluster import Cluster, folder_of
 
@@ -320,3 +324,26 @@ def test_a_directory_that_docker_made_of_a_lost_volume_goes(engine: FakeDocker) 
     engine("volume", "create", "somebodys-shared")
     assert lifecycle.sweep(lambda _: None) == ["slurmtwin-older"]
     assert list(engine.volumes) == ["somebodys-shared"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "workers"),
+    [([], 3), (["--workers", "2"], 2), (["scenarios/faults/x9-takeover.yaml", "--workers", "2"], 2)],
+)
+def test_up_makes_a_cluster_where_the_scenario_says_nothing_of_one(
+    arguments: list[str], workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made none for most scenarios, and ended well."""
+    made: list[KubernetesCluster] = []
+
+    @contextmanager
+    def running(sections: Sequence[KubernetesCluster], *_: object, **__: object) -> Iterator[list[Cluster]]:
+        made.extend(sections)
+        yield []
+
+    monkeypatch.setattr(commands, "_ready", lambda _may: None)
+    monkeypatch.setattr(spec, "refuse_impossible", lambda _sections, _capacity: None)
+    monkeypatch.setattr(lifecycle, "running", running)
+    found = CliRunner().invoke(commands.main, ["up", *arguments])
+    assert found.exit_code == 0, found.output
+    assert [sum(group.count for group in section.workers) for section in made] == [workers]

@@ -24,9 +24,9 @@ def _ready(yes: bool) -> None:
 
 
 def _sections(scenario: str | None, workers: int) -> tuple[KubernetesCluster, ...]:
-    if scenario is None:
-        return (KubernetesCluster(workers=[NodeGroup(count=workers)]),)
-    return load_scenario(Path(scenario)).clusters
+    """What the scenario says of its clusters; where it says nothing, or none is named, one of so many workers."""
+    said = tuple(load_scenario(Path(scenario)).clusters) if scenario is not None else ()
+    return said or (KubernetesCluster(workers=[NodeGroup(count=workers)]),)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,7 +47,10 @@ def image_command(yes: bool) -> None:
 @click.option("--workers", default=3, show_default=True, type=click.IntRange(1, 64))
 @click.option("--yes", is_flag=True, help="Let Docker be reconfigured where it is necessary.")
 def up(scenario: str | None, workers: int, yes: bool) -> None:
-    """Make the clusters of a scenario (or one of 1 + WORKERS nodes) and leave them; prints their kubeconfigs."""
+    """Make the clusters of a scenario and leave them; prints their kubeconfigs.
+
+    Without a scenario, or where it says nothing of its cluster, one of 1 + WORKERS nodes.
+    """
     sections = _sections(scenario, workers)
     spec.refuse_impossible(sections, host.capacity())
     _ready(yes)
