@@ -249,7 +249,7 @@ def test_the_suite_table_counts_every_phase() -> None:
     counts = suite_counts(rows)
     assert [counts[word] for word in ("phases", "agree", "differ", "unknown", "sharp")] == [4, 1, 1, 2, 1]
     assert [counts[f"claims_{word}"] for word in ("holds", "broken", "unknown")] == [0, 0, 1], "job-lost is absent"
-    assert suite_line(rows).startswith("Phases of 1 fault scenarios: 1 of 4 agree (25 %), 1 differ, 2 unknown; 1 sharp")
+    assert suite_line(rows).startswith("Phases of 1 fault scenarios: 1 of 4 agree (25.0 %), 1 differ, 2 unknown; 1 sharp")
     page = render(Report("r", [Section("x64", fault=case)]))
     assert "4 phases: 1 agree, 1 differ, 2 unknown; 1 sharp, 0 in each repetition" in page
     assert 'id="phases"' not in render(Report("r", [Section("x64", fault=a_case())]))

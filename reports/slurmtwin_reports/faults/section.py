@@ -117,7 +117,7 @@ def suite_counts(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
 def suite_line(rows: Sequence[dict[str, Any]]) -> str:
     """The counts in one line of text."""
     n = suite_counts(rows)
-    share = f" ({100 * n['agree'] / n['phases']:.0f} %)" if n["phases"] else ""
+    share = f" ({100 * n['agree'] / n['phases']:.1f} %)" if n["phases"] else ""
     return (
         f"Phases of {n['scenarios']} fault scenarios: {n['agree']} of {n['phases']} agree{share}, {n['differ']} "
         f"differ, {n['unknown']} unknown; {n['sharp']} sharp, {n['sharp_each']} in each repetition. Claims of kind: "
