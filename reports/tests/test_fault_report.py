@@ -18,7 +18,7 @@ from slurmtwin_reports.faults.case import CaseRun, FaultCase, case_run, causes_o
 from slurmtwin_reports.faults.lanes import LANES, lane_of, said, tone_of
 from slurmtwin_reports.faults.phase_figure import phase_intervals
 from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
-from slurmtwin_reports.faults.section import fault_context, suite_counts, suite_line, suite_rows
+from slurmtwin_reports.faults.section import fault_context, sharpness, suite_counts, suite_line, suite_rows
 from slurmtwin_reports.faults.timeline import timeline
 from slurmtwin_reports.history import Row, rows_of_events
 from slurmtwin_reports.html import Report, Section, render, write_report
@@ -210,10 +210,13 @@ def test_the_table_says_what_was_judged_and_why() -> None:
     assert found["recorded"] == ["31.0 ± 0.5", "32.0 ± 0.5"]
     assert (found["twin"], found["power"], found["sharp"]) == (["29.0 .. 41.0"], "93, 100", "yes")
     case.verdicts = [replace(one, sharp=False, width_of_bound=2.345)] * len(case.phases)
-    assert fault_context(case)["rows"][0]["sharp"] == "no, 2.3 x"
+    assert fault_context(case)["rows"][0]["sharp"] == "no, 2.35 x"
+    assert [sharpness(False, width) for width in (1.0866, 99.96, 1234.5, None)] == [
+        "no, 1.09 x", "no, 100 x", "no, 1234 x", "no",
+    ]  # fmt: skip
     page = render(Report("r", [Section("x64", fault=case)]))
     assert "95 % of the twin" in page
-    assert page.count("<td>no, 2.3 x") == 2 * len(case.phases), "in the suite's table and in the scenario's"
+    assert page.count("<td>no, 2.35 x") == 2 * len(case.phases), "in the suite's table and in the scenario's"
 
 
 def test_the_end_of_each_phase_has_its_chain() -> None:
@@ -249,7 +252,9 @@ def test_the_suite_table_counts_every_phase() -> None:
     counts = suite_counts(rows)
     assert [counts[word] for word in ("phases", "agree", "differ", "unknown", "sharp")] == [4, 1, 1, 2, 1]
     assert [counts[f"claims_{word}"] for word in ("holds", "broken", "unknown")] == [0, 0, 1], "job-lost is absent"
-    assert suite_line(rows).startswith("Phases of 1 fault scenarios: 1 of 4 agree (25.0 %), 1 differ, 2 unknown; 1 sharp")
+    assert suite_line(rows).startswith(
+        "Phases of 1 fault scenarios: 1 of 4 agree (25.0 %), 1 differ, 2 unknown; 1 sharp"
+    )
     page = render(Report("r", [Section("x64", fault=case)]))
     assert "4 phases: 1 agree, 1 differ, 2 unknown; 1 sharp, 0 in each repetition" in page
     assert 'id="phases"' not in render(Report("r", [Section("x64", fault=a_case())]))

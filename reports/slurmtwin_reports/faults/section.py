@@ -51,7 +51,9 @@ def sharpness(sharp: bool | None, width_of_bound: float | None) -> str:
     """In words: "yes", or "no" and how many times its bound the interval is wide."""
     if sharp is not False:
         return "yes" if sharp else ""
-    return "no" if width_of_bound is None else f"no, {width_of_bound:.2g} x"
+    if width_of_bound is None:
+        return "no"
+    return f"no, {width_of_bound:.0f} x" if width_of_bound >= 100 else f"no, {width_of_bound:.3g} x"
 
 
 def predicted(phase: Phase) -> str:
