@@ -178,6 +178,15 @@ def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     assert all(one["epoch_s"] >= begin_s for one in origins), "of the newest batch alone"
 
 
+@pytest.mark.parametrize("path", [POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES)],
+                         ids=lambda path: path.stem)  # fmt: skip
+def test_a_round_of_2205_scatters_where_no_quiet_run_shows_it_too(path: Path) -> None:
+    """docs/surprises.md: held at 2.0 ms a phase of 167 rounds had 2 ms of spread, and recordings lay 39 to 85 off."""
+    drawn = drawn_durations(0, path)["loop-round"]
+    assert drawn[-1] > 1.5 * drawn[0]
+    assert 1.2 * MS < sorted(drawn)[len(drawn) // 2] < 3 * MS
+
+
 @pytest.mark.parametrize("name", SHARES)
 def test_shares_lie_about_their_count(name: str) -> None:
     """As likely above as below it, and a count of none leaves none."""
