@@ -49,6 +49,7 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_844_700 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_0545.json")),
     (1_795_856_700 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_0905.json")),
     (1_795_869_600 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_1240.json")),
+    (1_795_880_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_1540.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, those of 25 November since 02:40,
@@ -117,9 +118,9 @@ sigkill is what 24 signals by way of containerd took beyond a client that only a
 pre-stop is that of quiet-ended, 15 ends one by one on the machine of 25 November, 23:00 UTC; on the Xeon and in the two
 earlier batches it is read off 35, 36 and 77 ends of workers under the operator, from the kubelet's word that it stops
 the container to slurmd's last line, less what SIGTERM takes. stop-heard is that of the batch behind the two that
-have no quiet-deleted; stop-told as well, which on those two, and on 28 November at 01:30 and 12:40, is by as much
-more as a container's restart takes there, or its start where that is not known: 2.05 to 3.42 of the one in sixteen
-batches, 2.8 to 3.8 of the other in ten. clean-up is at those two hours near the median of the sixteen batches before
+have no quiet-deleted; stop-told as well, which on those two, and on 28 November at 01:30, 12:40 and 15:40, is by as
+much more as a container's restart takes there, or its start where that is not known: 2.05 to 3.42 of the one in sixteen
+batches, 2.8 to 3.8 of the other in ten. clean-up is at those three hours near the median of the sixteen batches before
 that have quiet-deleted (25).
 dispatcher-wake and dispatch are those of the 22 submissions of x83's
 two scenarios before their fault, from the job's time to the request and from there to slurmctld, without one wake of 68
@@ -234,6 +235,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_2026_11_28_0545.json": _standby(105.0),
     "pod_durations_2026_11_28_0905.json": _standby(79.9),
     "pod_durations_2026_11_28_1240.json": {**_standby(89.8), "stop-told": (319.0, 0.3), "clean-up": (26.0, 0.5)},
+    "pod_durations_2026_11_28_1540.json": {**_standby(75.8), "stop-told": (268.0, 0.3), "clean-up": (26.0, 0.5)},
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of
