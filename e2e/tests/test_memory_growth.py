@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slurmtwin.contract.errors import EnvironmentMissingError
-from slurmtwin_e2e.kind.memory_growth import span, summary
+from slurmtwin_e2e.kind.memory_growth import drop_caches, span, summary
 
 
 def test_a_span_lies_between_the_two_times_that_were_told() -> None:
@@ -25,3 +27,16 @@ def test_median_and_ends_are_told_in_milliseconds() -> None:
     assert (found["count"], found["median_ms"], found["least_ms"], found["most_ms"]) == (3, 200.0, 180.0, 385.0)
     assert found["each_ms"] == [200.0, 180.0, 385.0]
     assert summary([]) == {"count": 0, "each_ms": []}
+
+
+def test_a_cold_container_begins_with_no_clean_page_on_the_host(tmp_path: Path) -> None:
+    """3 is pages, dentries and inodes (Documentation/admin-guide/sysctl/vm.rst)."""
+    control = tmp_path / "drop_caches"
+    drop_caches(control)
+    assert control.read_text("ascii") == "3\n"
+
+
+def test_who_may_not_drop_the_cache_is_told_what_to_do(tmp_path: Path) -> None:
+    """Where, why and what to try."""
+    with pytest.raises(EnvironmentMissingError, match=r"drop_caches: .*\(run as root of the Docker host, or leave out"):
+        drop_caches(tmp_path / "nowhere" / "drop_caches")

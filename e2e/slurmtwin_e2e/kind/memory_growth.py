@@ -4,16 +4,21 @@ The batch script of every job (slurm_images/files/job) runs in containers of the
 without a cluster and without Slurm. `hog` asks it to grow, and the time is from the signal until the kernel's kill has
 ended the script; `fill` writes a volume in memory full, beside a process that is larger than all others, and the time
 is from the begin of the writing until that one is killed (worlds/pod_durations.py: growth-*, volume-fill).
+
+`--cold` drops the host's page cache before each container, so that the pages of its programs are counted against its
+own limit and the kernel takes them back before it kills. It needs root and slows all else on the host.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import secrets
 import statistics
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from slurmtwin.contract.errors import EnvironmentMissingError
@@ -30,9 +35,21 @@ sleep 1
 echo "$EPOCHREALTIME"; head -c 1G /dev/zero > /scratch/fill & wait "$victim"; echo "$EPOCHREALTIME"
 """
 PROGRAMS: Final = {"hog": HOG, "fill": FILL}
+DROP_CACHES: Final = Path("/proc/sys/vm/drop_caches")
 
 
-def measure(version: str, what: str, count: int, memory: str, cpus: str) -> list[float]:
+def drop_caches(control: Path = DROP_CACHES) -> None:
+    """Forget every clean page of the host. Raises EnvironmentMissingError where that is not allowed."""
+    os.sync()
+    try:
+        control.write_text("3\n", "ascii")
+    except OSError as error:
+        raise EnvironmentMissingError(
+            f"{control}: {error.strerror} (run as root of the Docker host, or leave out --cold)"
+        ) from None
+
+
+def measure(version: str, what: str, count: int, memory: str, cpus: str, cold: bool = False) -> list[float]:
     """Seconds of `count` containers, one after the other. Raises EnvironmentMissingError without Docker or the image,
     or where the kernel killed the container before it told its times.
     """
@@ -40,6 +57,8 @@ def measure(version: str, what: str, count: int, memory: str, cpus: str) -> list
     limits = ("--memory", memory, "--memory-swap", memory, *(("--cpus", cpus) if cpus else ()))
     found = []
     for _ in range(count):
+        if cold:
+            drop_caches()
         done = docker(
             "run", "--rm", "--label", f"{LABEL}={own}", "--network", "none", *limits, "--tmpfs", "/scratch:size=1g",
             "--tmpfs", "/evidence", "--entrypoint", "bash", f"slurmtwin/pod:{version}", "-c", PROGRAMS[what],
@@ -72,9 +91,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--memory", default="256m", help="limit of a container, without swap")
     parser.add_argument("--cpus", default="", help="its CPU limit, 0.1 as in x63-oom-process; none unless told")
+    parser.add_argument("--cold", action="store_true", help="drop the host's page cache before each container (root)")
     options = parser.parse_args(arguments)
-    found = summary(measure(options.version, options.what, options.count, options.memory, options.cpus))
-    asked = {"what": options.what, "version": options.version, "memory": options.memory, "cpus": options.cpus or None}
+    found = summary(measure(options.version, options.what, options.count, options.memory, options.cpus, options.cold))
+    asked = {
+        "what": options.what, "version": options.version, "memory": options.memory, "cpus": options.cpus or None,
+        "cold": options.cold,
+    }  # fmt: skip
     sys.stdout.write(json.dumps(asked | found, indent=1) + "\n")
     return 0
 

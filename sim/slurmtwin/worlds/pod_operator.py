@@ -84,9 +84,6 @@ AGAIN_PERCENT: Final = {"slurmctld": 89, "slurmd": 58}
 without a cluster (slurmtwin_e2e.kind.supervised_stop)."""
 SLINKY_AGAIN_PERCENT: Final = {"slurmctld": 40, "slurmd": 40}
 """The same in Slinky's pods: x20, x32, x33, x34, x47, 5 of 13, slurmd all."""
-CRASH_AGAIN_PERCENT: Final = 44
-"""The same of crashes: slurmd 17 of 40, slurmctld 18 of 40, without a cluster (slurmtwin_e2e.kind.supervised_restart).
-"""
 BOOTS: Final[dict[str, dict[str, str]]] = {"replicas": {}, "power": {"boot": "1"}}
 """Workers that Slurm powers up register as freshly booted (core/power.py)."""
 CORDON: Final = f"{GROUP}/cordon"
@@ -162,8 +159,8 @@ def supervised_ends(operator: str, world: PodWorld) -> tuple[Callable[[], int], 
 def supervised_restart(world: PodWorld) -> Callable[[], int]:
     """A program under supervisord has ended until it is started again (models/slurm_pods/supervisor.py)."""
     round_ns = world.scaled("supervisor-restart", ROUND_NS)
-    again = world.streams.uniform_ns("supervisor", 0, 100)
-    return lambda: 2 * round_ns if again() < CRASH_AGAIN_PERCENT else round_ns
+    again = world.happens("supervisor.crash")
+    return lambda: 2 * round_ns if again() else round_ns
 
 
 def operator_restart(world: PodWorld) -> Callable[[], int]:

@@ -281,6 +281,10 @@ class Late:
         """Likewise."""
         return self._late
 
+    def told_late(self) -> bool:
+        """The same of a cycle's end."""
+        return self._late
+
 
 @pytest.mark.parametrize(("late", "told"), [(False, 14.755), (True, 15.75)])
 def test_a_coarse_clock_shows_a_tick_in_its_second_or_one_later(
@@ -293,6 +297,40 @@ def test_a_coarse_clock_shows_a_tick_in_its_second_or_one_later(
     r.ctld.nodes_lifecycle.told_at_looks = True
     r.until(2000)
     assert r.times(Kind.NODE_NOT_RESPONDING)[0] == pytest.approx(told, abs=0.001)
+
+
+@pytest.mark.parametrize(("told_late", "next_s"), [(False, 11), (True, 12)])
+def test_a_tick_that_waits_for_the_cycle_before_comes_at_the_first_whole_second_behind_it(
+    rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, told_late: bool, next_s: float
+) -> None:
+    """It is long due, so it asks no clock: only the thread that tells the end can be later than the loop.
+
+    A ping to a frozen slurmd is given up 20.275 s behind its tick, so 21 s lie between ticks (x64-worker-host-lost).
+    """
+    clock = CoarseClock(np.random.default_rng(1))
+    monkeypatch.setattr(clock, "late", lambda: True)
+    monkeypatch.setattr(clock, "late_in", lambda _second: False)
+    monkeypatch.setattr(clock, "told_late", lambda: told_late)
+    r = rig("26.05", SlurmdTimeout=30)
+    r.ctld.nodes_lifecycle.pings.clock = clock
+    r.ctld.nodes_lifecycle.late_answers = False
+    r.until(8)
+    r.cluster.slurmds.freeze(1)
+    r.until(80)
+    lost = r.times(Kind.NODE_PINGED)
+    assert lost[1] - lost[0] == pytest.approx(10 + next_s, abs=0.002)
+
+
+def test_how_often_a_cycles_end_is_told_late_is_known_from_recorded_ticks() -> None:
+    """Nine of 71, drawn once for a host; held still it is its median."""
+    for still, spread in ((False, 0.03), (True, 0.0)):
+        shares = []
+        for seed in range(200):
+            clock = CoarseClock(np.random.default_rng(seed), still)
+            shares.append(sum(clock.told_late() for _ in range(400)) / 400)
+        assert 0.11 < np.mean(shares) < 0.15
+        assert np.std(shares) > spread
+        assert still == (np.std(shares) < 0.022)  # 0.017 of 400 independent ticks
 
 
 def test_a_cycle_of_22_05_is_over_within_its_second(rig: Callable[..., Any]) -> None:

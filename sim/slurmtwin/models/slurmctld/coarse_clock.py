@@ -4,6 +4,10 @@ slurmctld's loops sleep until the next whole second (since 24.11). At W.000 time
 finds nothing due goes round and sees second W some 5 ms later; but where a pass takes longer than the lag, the loop has
 gone to sleep until W + 1 by then, and sees W only at (W + 1).000. So what is due in second X happens at X.005 or at
 (X + 1).000, and the first look of a new slurmctld is at its own start's second (docs/surprises.md).
+
+A tick that is long due and waits for the end of the cycle before it asks no clock: it comes at the first whole second
+behind that end, but where the thread that tells the end (agent.c _agent_nodes_update(), which wakes at whole seconds as
+well) was later than the loop.
 """
 
 from __future__ import annotations
@@ -19,6 +23,12 @@ SEEN_LATE: Final = (7, 24)
 """Of 24 ticks of eight quiet runs in pods 7 came within 3 ms of a whole second: those are a second late."""
 MIDDLE_SHARE: Final = 0.295
 """Median of what these ticks tell of the share, Beta(7.5, 17.5)."""
+TOLD_LATE: Final = (9, 71)
+"""Of 71 ticks that waited for a cycle with a frozen slurmd in recorded runs (s2-slurmd-hang, x64-worker-host-lost and
+x70-undrain-before-down, 26.05) 9 came a second behind the first whole second: 8 of 45 on overloaded hosts, 1 of 26
+since."""
+MIDDLE_TOLD_LATE: Final = 0.1285
+"""Median of what these tell of the share, Beta(9.5, 62.5)."""
 CAUGHT_UP_NS: Final = 5 * MS
 """How far time(NULL) is behind, where a recording does not show it."""
 
@@ -45,6 +55,9 @@ class CoarseClock:
         self._generator = generator
         drawn = float(generator.beta(late + 0.5, all_ - late + 0.5))
         self._share = MIDDLE_SHARE if still else drawn
+        late, all_ = TOLD_LATE
+        told = float(generator.spawn(1)[0].beta(late + 0.5, all_ - late + 0.5))
+        self._told_share = MIDDLE_TOLD_LATE if still else told
         self._second = (0, False)
 
     def late_in(self, second: int) -> bool:
@@ -56,3 +69,7 @@ class CoarseClock:
     def late(self) -> bool:
         """What is due in this second is seen a second later."""
         return bool(self._generator.random() < self._share)
+
+    def told_late(self) -> bool:
+        """The end of a cycle is told behind the look of the next whole second, so that it is seen a second later."""
+        return bool(self._generator.random() < self._told_share)

@@ -361,7 +361,7 @@ class Pings:
             return unix_ns // SECOND
         if self.clock is not None and self._last_tick_s:
             if self._cycle_done[0] != unix_ns:
-                self._cycle_done = (unix_ns, unix_ns // SECOND + 1 + self.clock.late())
+                self._cycle_done = (unix_ns, unix_ns // SECOND + 1 + self.clock.told_late())
             return self._cycle_done[1]
         if self.ctld.conf.version == "26.05" and self._last_tick_s:
             return self.nodes.update_s(unix_ns // SECOND)
