@@ -88,10 +88,10 @@ def lateness_ms(runs_of: Iterable[tuple[Path, list[Row]]]) -> tuple[list[float],
 def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_twins() -> None:
     """So the judge adds no lateness there. The twin's: a request's way to the API server, half of it, and a watch."""
     calm_ms, other_ms = lateness_ms(runs("quiet-*/26.05/pods/*"))
-    assert len(calm_ms) >= 1071
-    assert len(other_ms) >= 255
+    assert len(calm_ms) >= 1502
+    assert len(other_ms) >= 350
     percentile = statistics.quantiles(calm_ms, n=20)[-1]
-    assert percentile == pytest.approx(11.4, abs=0.5)
+    assert percentile == pytest.approx(10.7, abs=0.5)
     assert statistics.quantiles(other_ms, n=20)[-1] > 4 * percentile
     steps = [(place + 0.5) / 50 for place in range(50)]
     asked, told = ([(low + part * (high - low)) / MS for part in steps] for low, high in (REQUEST_NS, WATCH_NS))
@@ -100,13 +100,13 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
 
 
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
-    """docs/surprises.md: of quiet runs of twenty-one batches, one in a hundred of them by more than 20 ms."""
+    """docs/surprises.md: of quiet runs of twenty-two batches, one in a hundred of them by more than 20 ms."""
     batches: dict[str, list[float]] = {}
     for name in ("quiet-restarts", "quiet-deleted", "quiet-operated"):
         for folder, rows in runs(f"{name}/26.05/pods/*"):
             took_ms = [began[0] - due[0] for due, began in relists(rows)]
             batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
-    assert len(batches) == 21
+    assert len(batches) == 22
     medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
     assert 2.1 < min(medians) < max(medians) < 3.4
     assert 2.6 < min(means) < max(means) < 5.5
