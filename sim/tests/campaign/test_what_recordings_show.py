@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -57,6 +58,24 @@ def test_backfill_sleeps_from_slurmctlds_second_start() -> None:
     assert 12.9 < min(apart_s) < max(apart_s) < 31
     assert len(behind_s) >= 20
     assert 29.999 < min(behind_s) < max(behind_s) < 30.013
+
+
+def test_supervisord_seldom_needs_a_second_round_in_pods_too() -> None:
+    """SHARES has what was measured without a cluster; so few of the recorded crashes are no wonder by it.
+
+    By 35 of 80, as on an overloaded host, they would be: one in twenty thousand.
+    """
+    spans_s = []
+    for name, kind in (("x62-slurmd-crash-supervised", "slurmd.started"), ("x1-slinky", "slurmctld.started")):
+        for _, rows in runs(f"{name}/*/pods/*"):
+            fault = next(row for row in rows if row.kind == "fault.injected")
+            back = next(row for row in rows if row.kind == kind and row.t_ns > fault.t_ns)
+            spans_s.append((back.t_ns - fault.t_ns) / SECOND)
+    count, twice = len(spans_s), sum(span_s > 1.9 for span_s in spans_s)
+    assert (twice, count) == (2, 27)
+    seen, all_ = SHARES["supervisor.crash"]
+    share = seen / all_
+    assert 0.05 < sum(math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(twice + 1)) < 0.95
 
 
 def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
