@@ -322,15 +322,15 @@ def test_a_tick_that_waits_for_the_cycle_before_comes_at_the_first_whole_second_
 
 
 def test_how_often_a_cycles_end_is_told_late_is_known_from_recorded_ticks() -> None:
-    """Nine of 71, drawn once for a host; held still it is its median."""
+    """Nine of 58, drawn once for a host; held still it is its median."""
     for still, spread in ((False, 0.03), (True, 0.0)):
         shares = []
         for seed in range(200):
             clock = CoarseClock(np.random.default_rng(seed), still)
             shares.append(sum(clock.told_late() for _ in range(400)) / 400)
-        assert 0.11 < np.mean(shares) < 0.15
+        assert 0.14 < np.mean(shares) < 0.18
         assert np.std(shares) > spread
-        assert still == (np.std(shares) < 0.022)  # 0.017 of 400 independent ticks
+        assert still == (np.std(shares) < 0.025)  # 0.018 of 400 independent ticks
 
 
 def test_a_cycle_of_22_05_is_over_within_its_second(rig: Callable[..., Any]) -> None:
