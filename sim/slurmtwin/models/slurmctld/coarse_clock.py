@@ -49,14 +49,11 @@ class CoarseClock:
     """
 
     def __init__(self, generator: np.random.Generator, still: bool = False, lag_ns: int = CAUGHT_UP_NS) -> None:
-        late, all_ = SEEN_LATE
         self.lag_ns = lag_ns
         """How far time(NULL) is behind."""
         self._generator = generator
-        drawn = float(generator.beta(late + 0.5, all_ - late + 0.5))
+        drawn, told = _possible(generator, SEEN_LATE), _possible(generator.spawn(1)[0], TOLD_LATE)
         self._share = MIDDLE_SHARE if still else drawn
-        late, all_ = TOLD_LATE
-        told = float(generator.spawn(1)[0].beta(late + 0.5, all_ - late + 0.5))
         self._told_share = MIDDLE_TOLD_LATE if still else told
         self._second = (0, False)
 
@@ -73,3 +70,9 @@ class CoarseClock:
     def told_late(self) -> bool:
         """The end of a cycle is told behind the look of the next whole second, so that it is seen a second later."""
         return bool(self._generator.random() < self._told_share)
+
+
+def _possible(generator: np.random.Generator, counted: tuple[int, int]) -> float:
+    """A share that (how often, of how many) leaves possible, by Jeffreys' prior."""
+    late, all_ = counted
+    return float(generator.beta(late + 0.5, all_ - late + 0.5))
