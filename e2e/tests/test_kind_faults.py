@@ -364,3 +364,22 @@ def test_a_drain_asks_nothing_between_two_evictions_of_a_pod_that_a_budget_keeps
     assert one.prove() == "worker1 is unschedulable, 2 pods evicted"
     assert sorted(server.evictions) == ["w-0", "w-0", "w-0", "w-1"]
     assert server.asked[before:] == ["GET", "POST", "POST"]  # the node, then w-0 twice
+
+
+def test_a_drain_that_is_refused_leaves_no_thread_behind() -> None:
+    """What its thread met is told where the drain is proven, and its threads end with that."""
+    server = EvictingServer()
+    tools = SimpleNamespace(api=server, deployed=SimpleNamespace(namespace="st"), node=lambda _target: "worker1")
+    one = BY_KIND["kube_node.drain"](fault(kind="kube_node.drain", target="worker1"), cast(Any, tools))
+    one.prepare()
+    server.patch = forbidden  # type: ignore[method-assign]
+    one.inject()
+    with pytest.raises(ApiError):
+        one.prove()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        one.requests.submit(print)
+
+
+def forbidden(*_: Any) -> Any:
+    """An API server that lets nobody change a node."""
+    raise ApiError(403, "nodes is forbidden")

@@ -180,6 +180,8 @@ def judge_kept(task: KeptTask) -> Section | None:
             return None
         if one.times:
             one.judge(one.recent)
+        if task.options.make and one.lacks_changed:
+            return None
     return one.section()
 
 
@@ -274,6 +276,12 @@ class _Group:
     def lacks(self) -> bool:
         """Has a recording no replications?"""
         return any((Variant(BASE), place) not in self.times for place in self._places)
+
+    @property
+    def lacks_changed(self) -> bool:
+        """Does a phase not differ any more, and no replication has its parameter halved or doubled?"""
+        everything = len(self.recent) == len(self.reals)
+        return everything and any((v, place) not in self.times for v in self.wanted() for place in self._places)
 
     def _made_for(self, place: int, laws: Sequence[str]) -> str:
         """Hash of what a recording's replications were asked for: scenario, recording, design, and of the calibrated

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
+from slurmtwin.campaign.loop_spans import behind_second, registered, wakes
 from slurmtwin.campaign.operator_spans import (
     config_told,
     cordons_done,
@@ -124,6 +125,7 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
         rows = list(history.rows())
         for due, began in relists(rows):
             seen.add("relist", run, due, began)
+        _read_loop(seen, run, history, rows)
         if any("array_task" in row.details for row in rows if row.kind == "job.started"):
             _read_bursts(seen, run, rows)
         elif not any(row.kind == "fault.injected" for row in rows):
@@ -305,11 +307,19 @@ def _read_attempts(seen: Seen, run: int, runs: Interval, serves: Interval | None
     seen.add("configless-try", run, (0.0, 0.0), (low, high))
 
 
+def _read_loop(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
+    if steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
+        for second, looked in wakes(rows, history.manifest.parameters["epoch_ns"]):
+            seen.add("loop-wake", run, second, looked)
+        for asked, answered in registered(rows):
+            seen.add("register-answer", run, asked, answered)
+
+
 def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
     if steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
         for row in rows:
             if row.kind == "job.started" and row.details.get("by") == "main":
-                seen.add("main-pass", run, *_behind_second(row, history.manifest.parameters["epoch_ns"]))
+                seen.add("main-pass", run, *behind_second(row, history.manifest.parameters["epoch_ns"]))
     else:
         _read_rounds(seen, run, [row for row in rows if row.kind in ("sched.main_pass", "node.pinged")])
     for number, job in history.jobs.items():
@@ -350,12 +360,6 @@ def _read_rounds(seen: Seen, run: int, looks: Sequence[Row]) -> None:
         if rounds >= ROUNDS:
             low, high = ((last.t_ns - first.t_ns - rounds * SECOND + sign * 2 * last.t_err_ns) / MS for sign in (-1, 1))
             seen.add("loop-round", run, (0.0, 0.0), (low / rounds, high / rounds))
-
-
-def _behind_second(row: Row, epoch_ns: int) -> tuple[Interval, Interval]:
-    """The whole second before a row and the row, in ms; one within its error before a second is of that second."""
-    second = (row.t_ns + row.t_err_ns + epoch_ns) // SECOND * SECOND - epoch_ns
-    return (second / MS, second / MS), bounds(row)
 
 
 def _first(rows: Iterable[Row], kind: str, node: str | None = None) -> Interval | None:

@@ -43,7 +43,7 @@ _MOST_DOUBTS: Final = 6
 class _StillLoop(BackgroundLoop):
     """A background loop that never looks."""
 
-    def arm(self, duty: Duty, not_before_s: int = 0) -> None:
+    def arm(self, duty: Duty, not_before_s: int = 0, shown_ns: int = 0) -> None:
         """Nothing is ever due."""
 
 

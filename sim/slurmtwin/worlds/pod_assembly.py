@@ -19,6 +19,8 @@ from slurmtwin.models.slurmctld.scheduler import Scheduler
 from slurmtwin.models.slurmctld.states import NodeFlag
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slurmtwin.engine.daemon_clock import DaemonClock
     from slurmtwin.engine.random_streams import RandomStreams
     from slurmtwin.models.slurm_cluster import SlurmCluster
@@ -35,9 +37,14 @@ class PodAssembly(Assembly):
     state: PodState | None = None
     """What its pod has from outside; None before the world is there."""
 
-    def __init__(self, streams: RandomStreams, watch: AttemptTrace | None, still: bool, clock_lag_ns: int) -> None:
+    def __init__(
+        self, streams: RandomStreams, watch: AttemptTrace | None, still: bool, clock_lag_ns: int,
+        registers_ns: Callable[[], int], pass_behind_ns: int,
+    ) -> None:  # fmt: skip
         super().__init__(streams, watch)
         self._clock = CoarseClock(streams.generator("coarse_clock"), still, clock_lag_ns)
+        self._registers_ns = registers_ns
+        self._pass_behind_ns = pass_behind_ns
 
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
         """As Assembly.build(), every node a dynamic one."""
@@ -56,6 +63,7 @@ class PodAssembly(Assembly):
         assert isinstance(jobs, Lifecycle)
         jobs.requeues.told_at_end = True
         lifecycle.pings.told = partial(_asked, ctld)
+        lifecycle.pings.registers_ns = self._registers_ns
         lifecycle.pings.first_tick_s = -(-self.first_tick_ns // SECOND)
         scheduler = ctld.schedulers
         assert isinstance(scheduler, Scheduler)
@@ -67,6 +75,7 @@ class PodAssembly(Assembly):
             lifecycle.pings.clock = self._clock
             lifecycle.pings.first_tick_s -= 1
             scheduler.clock = self._clock
+            scheduler.behind_ns = self._pass_behind_ns
             if not backfill.kept_busy:
                 backfill.answers = HealthyAnswers(ctld, lifecycle.pings, self._clock)
         return ctld

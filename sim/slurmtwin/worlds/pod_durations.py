@@ -76,6 +76,8 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "volumes-mounted": (900.0, 1.1),
     "supervisor-spawn": (17.0, 0.58),
     "main-pass": (1.5, 0.0),
+    "loop-wake": (0.4, 0.5),
+    "register-answer": (6.0, 0.3),
     "loop-round": (1.9, 0.3),
     "dispatcher-wake": (1.5, 0.57),
     "dispatch": (7.0, 0.41),
@@ -135,7 +137,8 @@ and slurmd-limited are the median of the batches that have quiet-operated, ten o
 the two earlier ones a change and a patch take as much more as slurmctld's start does (0.045 and 0.185 of it in those
 ten), with the tails of writes by their plans, an event 0.3 of a patch (0.2 to 0.4 in the thirteen), and slurmd under
 its limit 7.8 times as long as without (6.7 to 8.4). relist is that
-of the second batch, loop-round about the median of the four that have quiet runs of 22.05 (1.6 to 2.3). burst-request
+of the second batch, loop-round about the median of the four that have quiet runs of 22.05 (1.6 to 2.3), register-answer
+that of the nine since 26 November that show it (4.8 to 6.6), loop-wake about that of all. burst-request
 is that of 30 patches on a cluster whose operator
 had two workers (burst_requests): 16 to 74 ms, where one of a server that runs takes 7.8; on an idle cluster 8 to 43
 (18, 60 patches) and 5.5.

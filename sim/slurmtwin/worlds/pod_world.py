@@ -97,7 +97,7 @@ class PodWorld(TwinWorld):
         self._durations = usual_durations(options.durations)
         self._still = options.still
         self._scaled = options.scaled
-        self._lag = "main-pass" if steady_loop(conf.version) else "loop-round"
+        self._lag = "loop-wake" if steady_loop(conf.version) else "loop-round"
         """The duration that slurmctld's loop is late by."""
         message_ns = self.scaled("message-timeout", conf.timers.message_timeout_ns)
         backfill = conf.scheduler.backfill
@@ -140,7 +140,10 @@ class PodWorld(TwinWorld):
 
     def _assemble(self, streams: RandomStreams, options: TwinOptions) -> Assembly:
         self.streams = streams
-        assembly = PodAssembly(streams, options.watch, options.still, options.times.clock_lag_ns)
+        assembly = PodAssembly(
+            streams, options.watch, options.still, options.times.clock_lag_ns, self.draw("register-answer"),
+            self.draw("main-pass")(),
+        )  # fmt: skip
         assembly.first_tick_ns = self.scaled("min-checkin-time", assembly.first_tick_ns)
         return assembly
 

@@ -223,6 +223,23 @@ def test_kept_replications_are_read_again(folder: Path) -> None:
     assert len(list(cache.iterdir())) == 5
 
 
+def test_a_phase_that_differs_no_more_gets_its_changed_replications(folder: Path) -> None:
+    """None were made while it differed: the judge was another one, or a recording has gone since."""
+    cache, kept = folder / "cache", folder / "kept"
+    first = judged(folder, kept=kept)
+    (path,) = kept.iterdir()
+    whole, table = path.read_bytes(), read_table(path)
+    assert table is not None
+    unchanged = {key: times for key, times in table.times.items() if key.startswith(("base|", "still|"))}
+    write_table(path, replace(table, times=unchanged))
+    assert outcomes(judged(folder, kept=kept, make=False))["phase eviction"] is Outcome.UNKNOWN
+    assert [v.to_dict() for v in judged(folder, cache=cache, kept=kept).verdicts] == [
+        v.to_dict() for v in first.verdicts
+    ]
+    assert len(list(cache.iterdir())) == 4 * 2 * 2  # recordings x batches of halved and doubled
+    assert path.read_bytes() == whole
+
+
 def test_an_end_loses_only_what_is_being_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are kept as scenarios are finished, and the next check makes the others alone."""
     monkeypatch.setattr(fault_judging, "MADE_TOGETHER", 4)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmtwin.contract.clock import MS
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.models.slurmctld.host_costs import HostCosts
@@ -270,6 +270,8 @@ def test_a_recorded_tick_says_who_was_asked_and_when(rig: Callable[..., Any]) ->
 class Late:
     """A coarse clock that is always, or never, seen a second later."""
 
+    lag_ns = 5 * MS
+
     def __init__(self, late: bool) -> None:
         self._late = late
 
@@ -299,13 +301,14 @@ def test_a_coarse_clock_shows_a_tick_in_its_second_or_one_later(
     assert r.times(Kind.NODE_NOT_RESPONDING)[0] == pytest.approx(told, abs=0.001)
 
 
-@pytest.mark.parametrize(("told_late", "next_s"), [(False, 11), (True, 12)])
+@pytest.mark.parametrize(("told_late", "next_s"), [(False, 20.995), (True, 21.995)])
 def test_a_tick_that_waits_for_the_cycle_before_comes_at_the_first_whole_second_behind_it(
     rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, told_late: bool, next_s: float
 ) -> None:
     """It is long due, so it asks no clock: only the thread that tells the end can be later than the loop.
 
-    A ping to a frozen slurmd is given up 20.275 s behind its tick, so 21 s lie between ticks (x64-worker-host-lost).
+    A ping to a frozen slurmd is given up 20.275 s behind its tick, so 21 s lie between ticks, less what time(NULL) was
+    behind at the first (x64-worker-host-lost: 20.996 and 21.000 s).
     """
     clock = CoarseClock(np.random.default_rng(1))
     monkeypatch.setattr(clock, "late", lambda: True)
@@ -318,7 +321,44 @@ def test_a_tick_that_waits_for_the_cycle_before_comes_at_the_first_whole_second_
     r.cluster.slurmds.freeze(1)
     r.until(80)
     lost = r.times(Kind.NODE_PINGED)
-    assert lost[1] - lost[0] == pytest.approx(10 + next_s, abs=0.002)
+    assert lost[1] - lost[0] == pytest.approx(next_s, abs=0.001)
+
+
+@pytest.mark.parametrize(("asked", "behind_ms"), [(1, 6.0), (2, 7.2), (4, 9.6), (8, 14.4), (12, 14.4)])
+def test_answers_to_requests_to_register_share_the_host(rig: Callable[..., Any], asked: int, behind_ms: float) -> None:
+    """Of quiet runs (pings.REGISTERING_BESIDE); more than eight at once were not seen."""
+    r = rig("26.05", nodes=12)
+    lifecycle = r.ctld.nodes_lifecycle
+    lifecycle.pings.registers_ns = lambda: 6 * MS
+    r.until(8)
+    came: list[float] = []
+    lifecycle.register = lambda *_: came.append(r.env.now_ns / SECOND)
+    for node in r.ctld.nodes.nodes[:asked]:
+        lifecycle.pings._answered(node, True, asked)
+    r.until(9)
+    assert [1000 * (at - 8) for at in came] == pytest.approx([behind_ms] * asked)
+
+
+def test_a_tick_that_is_due_when_its_cycle_ends_waits_for_the_clock(
+    rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cycle's end is told at the whole second in which the tick is due: the loop's first look then finds nothing.
+
+    Ticks each 11 s, and a refused ping is retried for 10.275 s: told at the 11th.
+    """
+    clock = CoarseClock(np.random.default_rng(1))
+    monkeypatch.setattr(clock, "late_in", lambda _second: False)
+    monkeypatch.setattr(clock, "told_late", lambda: False)
+    r = rig("26.05", SlurmdTimeout=33)
+    pings = r.ctld.nodes_lifecycle.pings
+    pings.clock = clock
+    r.ctld.nodes_lifecycle.late_answers = False
+    r.until(8)
+    asked: list[int] = []
+    pings.told = lambda *_: asked.append((r.env.now_ns + r.ctld.epoch_ns) % SECOND // MS)
+    r.cluster.slurmds.stop(1, crashed=True)
+    r.until(80)
+    assert set(asked) == {5}
 
 
 def test_how_often_a_cycles_end_is_told_late_is_known_from_recorded_ticks() -> None:

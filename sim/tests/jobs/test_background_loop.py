@@ -74,6 +74,32 @@ def test_later_versions_look_at_every_whole_second(version: str) -> None:
     assert looks_of(controller, loop, 3) == [1000, 2000, 3000]
 
 
+@pytest.mark.parametrize(
+    ("asked_s", "after_ms", "look_ms"),
+    [(0, 1500, 2001), (1, 1500, 2001), (2, 1500, 2005), (2, 2001, 2005), (2, 2005, 3001), (3, 1500, 3005)],
+)
+def test_what_waits_for_the_clock_is_done_when_that_shows_its_second(asked_s: int, after_ms: int, look_ms: int) -> None:
+    """time(NULL) is 5 ms behind and the loop wakes 1 ms behind a second: at 2001 ms it does what was due in second 1,
+    at 2005 what is due in second 2 (docs/surprises.md).
+    """
+    _, loop = a_loop("26.05", lag_ms=1, start_ns=400 * MS)
+    assert loop.first_look_ns(asked_s, after_ms * MS, 5 * MS) == look_ms * MS
+
+
+@pytest.mark.parametrize(("shown_ms", "looks_ms"), [(0, [2001]), (5, [2005])])
+def test_a_duty_later_in_the_loop_runs_in_the_same_look_if_its_second_is_shown(
+    shown_ms: int, looks_ms: list[int]
+) -> None:
+    """Armed by a duty before it for the second of that look."""
+    controller, loop = a_loop("26.05", lag_ms=1, start_ns=400 * MS)
+    seen: list[int] = []
+    loop.register(Duty.HEALTH_CHECK, lambda: loop.arm(Duty.PING, 2, shown_ms * MS))
+    loop.register(Duty.PING, lambda: seen.append(controller.env.now_ns // MS))
+    loop.arm(Duty.HEALTH_CHECK, 2)
+    controller.env.run_within(RunBudget())
+    assert seen == looks_ms
+
+
 def test_a_late_wake_up_shifts_every_look_alike() -> None:
     """The lag after the second does not add up."""
     controller, loop = a_loop("26.05", lag_ms=4, start_ns=400 * MS)

@@ -236,16 +236,19 @@ class NodeMark(_NodeFault):
     def prove(self) -> str:
         """The node's own object says so; after a drain every pod is going or gone."""
         if self.fault.kind == "kube_node.drain":
-            self.begun.result()
+            with self.requests:
+                self.begun.result()
+                self._shown()
+                return until(self._all_evicted, "pods are still there", DRAIN_LIMIT_S)
+        return self._shown()
+
+    def _shown(self) -> str:
         spec = self.tools.api.request("GET", self.path)["spec"]
         if self.fault.kind == "kube_node.taint":
             shown = json.dumps(spec.get("taints", []), sort_keys=True)
             return until(lambda: f"taints: {shown}" if self.taint["key"] in shown else "", f"taints are {shown}", 0)
         until(lambda: "yes" if spec.get("unschedulable") else "", f"{self.node} is schedulable", 0)
-        if self.fault.kind == "kube_node.cordon":
-            return f"{self.node} is unschedulable"
-        with self.requests:
-            return until(self._all_evicted, "pods are still there", DRAIN_LIMIT_S)
+        return f"{self.node} is unschedulable"
 
     def _all_evicted(self) -> str:
         """Between two evictions of a pod nothing is asked, as by kubectl: requests cost what is measured its CPU."""

@@ -6,6 +6,7 @@ would act; an idle loop costs no event. When a look happens follows the version:
 - 22.05 sleeps ten times 100 ms between looks (controller.c _slurmctld_background()): the phase is that of
   the start and drifts by what the sleeps overshoot and by the work done, so now and then a second is skipped.
 - 24.11 and 26.05 wait until the next whole second of the Unix clock (same function): one look a second, no drift.
+  Where time(NULL) is behind (coarse_clock.py) what is due in that second waits in the same look until it shows it.
 
 All duties of one look run in the order of the real loop. Times that Slurm compares are whole seconds.
 """
@@ -130,11 +131,17 @@ class BackgroundLoop:
         for duty, asked_s in waiting:
             self.arm(duty, asked_s)
 
-    def first_look_ns(self, not_before_s: int, after_ns: int) -> int:
-        """The first look strictly after `after_ns` at which the Unix clock shows `not_before_s` or more."""
+    def first_look_ns(self, not_before_s: int, after_ns: int, shown_ns: int = 0) -> int:
+        """The first look strictly after `after_ns` at which the Unix clock shows `not_before_s` or more.
+
+        `shown_ns`: so long behind its begin a second is shown; 0: nobody asks.
+        """
         ctld = self._ctld
         if self.steady:
             lag_ns, epoch_ns = self._lag_ns, ctld.epoch_ns
+            second_ns = not_before_s * SECOND - epoch_ns
+            if shown_ns and second_ns > self._anchor_ns and second_ns + shown_ns > after_ns:
+                return second_ns + shown_ns
             unix = max(not_before_s * SECOND, epoch_ns + after_ns + 1 - lag_ns, epoch_ns + self._anchor_ns + 1)
             return -(-unix // SECOND) * SECOND - epoch_ns + lag_ns
         wanted = max(ctld.at_s(not_before_s), after_ns + 1)
@@ -146,18 +153,20 @@ class BackgroundLoop:
         now_ns = self._ctld.env.now_ns
         return look_ns < now_ns or look_ns == now_ns == self._looked_ns
 
-    def arm(self, duty: Duty, not_before_s: int = 0) -> None:
-        """Do the duty at the first look from now on whose second is not_before_s or later.
+    def arm(self, duty: Duty, not_before_s: int = 0, shown_ns: int = 0) -> None:
+        """Do the duty at the first look from now on whose second is not_before_s or later (shown_ns: first_look_ns()).
 
         Armed twice, the earlier look counts. Inside a look, a duty that comes later in the loop runs in the same one.
         """
         if not_before_s >= self._asked[duty]:
             return
         now_ns = self._time.now_ns
-        if self._current is not None and duty > self._current and not_before_s <= self._ctld.now_s():
+        in_look = self._current is not None and duty > self._current
+        if in_look and now_ns >= self._ctld.at_s(not_before_s) + shown_ns:
             look_ns = now_ns
         else:
-            look_ns = self.first_look_ns(not_before_s, now_ns if now_ns == self._looked_ns else now_ns - 1)
+            after_ns = now_ns if now_ns == self._looked_ns else now_ns - 1
+            look_ns = self.first_look_ns(not_before_s, after_ns, shown_ns)
         if self._due[duty] <= look_ns:
             return
         self._due[duty] = look_ns

@@ -27,8 +27,8 @@ TOLD_LATE: Final = (9, 58)
 """Of 58 ticks that waited for a cycle with a frozen slurmd in recorded runs (s2-slurmd-hang, x64-worker-host-lost and
 x70-undrain-before-down, 26.05) 9 came a second behind the first whole second: 8 of 37 on overloaded hosts, 1 of 21
 since."""
-MIDDLE_TOLD_LATE: Final = 0.1576
-"""About the median of what these tell of the share, Beta(9.5, 49.5): 0.157."""
+MIDDLE_TOLD_LATE: Final = 0.1572
+"""Median of what these tell of the share, Beta(9.5, 49.5)."""
 CAUGHT_UP_NS: Final = 5 * MS
 """How far time(NULL) is behind, where a recording does not show it."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
-from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 
 if TYPE_CHECKING:
     from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
@@ -39,7 +38,7 @@ class HealthyAnswers:
 
     def _wait(self, queue: PendingQueue, due_s: int) -> None:
         ctld = self._ctld
-        seen_ns = ctld.at_s(due_s) + (SECOND if self._clock.late_in(due_s) else CAUGHT_UP_NS)
+        seen_ns = ctld.at_s(due_s) + (SECOND if self._clock.late_in(due_s) else self._clock.lag_ns)
         ctld.env.call_at(max(ctld.env.now_ns, seen_ns + BACK_NS), self._answered, (queue, due_s))
 
     def _answered(self, argument: tuple[PendingQueue, int]) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import SECOND, UNLIMITED
 from slurmtwin.contract.events import Kind
 from slurmtwin.engine.event_sink import detail_text
-from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
 from slurmtwin.models.slurmctld.node_counts import NodeCounts
 from slurmtwin.models.slurmctld.node_update import update_node
 from slurmtwin.models.slurmctld.pings import Pings
@@ -429,9 +428,12 @@ class NodeLifecycle:
         if not self.told_at_looks:
             ctld.emit(Kind.NODE_NOT_RESPONDING, node=node.name)
             return
-        look_ns = ctld.background.first_look_ns(0, ctld.env.now_ns) if clock is None else ctld.at_s(ctld.now_s() + 1)
-        if clock is not None and not clock.late():  # this second's message has gone out: the next look tells it
-            look_ns += SECOND if clock.late() else CAUGHT_UP_NS
+        look_ns = ctld.background.first_look_ns(0, ctld.env.now_ns)
+        if clock is not None:
+            next_ns, wake_ns = ctld.at_s(ctld.now_s() + 1), ctld.costs.loop_lag_ns
+            look_ns = next_ns + wake_ns
+            if not clock.late():  # this second's message has gone out: the next look tells it
+                look_ns = next_ns + (SECOND + wake_ns if clock.late() else clock.lag_ns)
 
         def tell(_argument: object) -> None:
             if node.flags & NodeFlag.NO_RESPOND:

@@ -435,11 +435,14 @@ class Background(Protocol):
 
     def register(self, duty: Duty, action: Callable[[], None]) -> None: ...
 
-    def arm(self, duty: Duty, not_before_s: int = 0) -> None:
-        """Do it at the first look from now on whose Unix second is not_before_s or later (SCHEDULE: main passes)."""
+    def arm(self, duty: Duty, not_before_s: int = 0, shown_ns: int = 0) -> None:
+        """Do it at the first look from now on whose Unix second is not_before_s or later (SCHEDULE: main passes).
+
+        shown_ns: so long behind its begin time(NULL) shows that second; 0: nobody asks it.
+        """
         ...
 
-    def first_look_ns(self, not_before_s: int, after_ns: int) -> int: ...
+    def first_look_ns(self, not_before_s: int, after_ns: int, shown_ns: int = 0) -> int: ...
 
 
 class StateStore(Protocol):

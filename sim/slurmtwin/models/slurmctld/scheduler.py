@@ -84,6 +84,8 @@ class Scheduler:
         self.clock: CoarseClock | None = None
         """The host's coarse clock, where it is known: full passes come in their second or a second later."""
         self._late_full: Call | None = None
+        self.behind_ns = 0
+        """Since 24.11: a pass that a look asks for runs so long behind its whole second, or in the look itself."""
 
     def start(self) -> None:
         """slurmctld serves: the loop may ask for passes from now on; the backfill agent begins its first sleep."""
@@ -187,12 +189,16 @@ class Scheduler:
         now_s = self._ctld.now_s()
         full = self._full_passes
         if full is not None and now_s >= self._full_at_s and not self._seen_late(now_s):
-            self._call_full(full)
+            self._call_full(full, self._behind_look_ns())
         elif self._queued and now_s - self._loop_called_s() >= self._delay_s():
             self._queued = 0
             self._last_sched_s = now_s
-            self._schedule(full=False)
+            self._schedule(full=False, not_before_ns=self._behind_look_ns())
         self._arm()
+
+    def _behind_look_ns(self) -> int:
+        """When a pass that the look of now asks for runs at the earliest."""
+        return self._ctld.env.now_ns - self._ctld.costs.loop_lag_ns + self.behind_ns if self.behind_ns else 0
 
     def _call_full(self, full: Periodic, pass_ns: int = 0) -> None:
         """pass_ns: when the scheduling thread has it at the earliest."""
@@ -215,7 +221,7 @@ class Scheduler:
         """The thread asks time(NULL) itself (build_job_queue()): where it comes after the lag, it sees the second."""
         self._late_full = None
         if self._full_passes is not None and self.clock is not None and self.serving:
-            behind_ns = self._ctld.costs.loop_lag_ns
+            behind_ns = self.behind_ns
             caught_up = behind_ns >= self.clock.lag_ns
             self._call_full(self._full_passes, self._ctld.env.now_ns + US + behind_ns if caught_up else 0)
             self._arm()

@@ -1,0 +1,77 @@
+"""What recordings in pods show of slurmctld's loop, of its log's stamps and of answers to its ticks."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmtwin.campaign.loop_spans import ANSWER_MS, LOG_ERROR_NS, in_its_middle
+from slurmtwin.campaign.recorded_starts import clock_lag_ns
+from slurmtwin.contract.clock import MS, SECOND, US
+from slurmtwin.contract.hostlist import expand
+from slurmtwin.models.slurmctld.pings import MOST_BESIDE, REGISTERING_BESIDE
+from slurmtwin_reports.load import load_run
+
+if TYPE_CHECKING:
+    from slurmtwin_reports.history import Row
+
+RECORDINGS = Path(__file__).parents[3] / "scenarios" / "recordings"
+
+
+def quiet_runs() -> Iterator[tuple[list[Row], int]]:
+    """Rows of each quiet run of 26.05, and the unix time of its zero in ns."""
+    for manifest in sorted(RECORDINGS.glob("quiet-*/26.05/pods/*/manifest.json")):
+        history = load_run(manifest.parent)
+        yield list(history.rows()), history.manifest.parameters["epoch_ns"]
+
+
+def test_answers_to_requests_to_register_take_longer_the_more_are_asked_at_once() -> None:
+    """docs/surprises.md, and pings.REGISTERING_BESIDE to a fifth."""
+    behind_ms = defaultdict(list)
+    for rows, _ in quiet_runs():
+        answers = [row for row in rows if row.kind == "node.responding"]
+        for row in rows:
+            if row.kind == "node.pinged" and row.value and row.details["purpose"] == "registration":
+                names = expand(row.node or "")
+                spans_ms = [(one.t_ns - row.t_ns) / MS for one in answers if one.node in names]
+                behind_ms[len(names)] += [ms for ms in spans_ms if ANSWER_MS[0] <= ms <= ANSWER_MS[1]]
+    medians_ms = {count: statistics.median(behind_ms[count]) for count in (1, 2, 3, 4, 8)}
+    assert medians_ms == pytest.approx({1: 6, 2: 7, 3: 8, 4: 8, 8: 16}, abs=0.5)
+    assert min(len(behind_ms[1]), len(behind_ms[2])) >= 230
+    for count, median_ms in medians_ms.items():
+        modelled_ms = medians_ms[1] * (1 + REGISTERING_BESIDE * (min(count, MOST_BESIDE) - 1))
+        assert modelled_ms == pytest.approx(median_ms, rel=0.21)
+
+
+def test_a_tick_comes_when_the_loop_wakes_or_when_the_clock_shows_its_second() -> None:
+    """Within 1 ms of a whole second, or from the lag of time(NULL) to 3 ms behind that: hardly one stands between."""
+    counted = Counter[str]()
+    for rows, epoch_ns in quiet_runs():
+        ticks = [row.t_ns for row in rows if row.kind == "node.pinged" and row.value]
+        lag_ns = clock_lag_ns(ticks, epoch_ns)
+        if lag_ns < 4 * MS:
+            continue  # the two cannot be told apart
+        for tick_ns in ticks:
+            behind_ns = (tick_ns + epoch_ns + MS // 2) % SECOND - MS // 2
+            woken, shown = behind_ns <= MS + US, lag_ns - US <= behind_ns <= lag_ns + 3 * MS
+            counted["woken" if woken else "shown" if shown else "neither"] += 1
+    assert counted["neither"] / counted.total() < 0.06
+    assert counted["woken"] > 400
+    assert counted["shown"] > 700
+
+
+def test_slurmctlds_log_tells_the_begin_of_a_millisecond_and_slurmds_rows_its_middle() -> None:
+    """docs/surprises.md: all laws and the judge have slurmctld on its log's clock, `loop-wake` alone half a ms on."""
+    moved = defaultdict(Counter[bool])
+    for rows, epoch_ns in quiet_runs():
+        for row in rows:
+            if row.t_err_ns == LOG_ERROR_NS and row.kind in ("slurmd.started", "node.pinged", "job.started"):
+                moved[row.kind][in_its_middle(row, epoch_ns) != row] += 1
+    assert {kind: set(count) for kind, count in moved.items()} == {
+        "slurmd.started": {False}, "node.pinged": {True}, "job.started": {True},
+    }  # fmt: skip
