@@ -59,6 +59,13 @@ def test_moved_leaves_down_on_the_same_machine() -> None:
     assert other == [ResumeNode("w-0"), CommentNode("w-0", "k0")]
 
 
+def test_moved_leaves_down_where_no_comment_says_from_where() -> None:
+    """A pod that went before its node had one: the node stays DOWN and gets its comment (slurm-operator f2ed3fc5,
+    slurmcontrol.go UpdateNodeWithPodInfo(): IDLE only `if podInfoOld.Node != ""`).
+    """
+    assert actions({}, DOWN, down_return="moved", pdb="none") == [CommentNode("w-0", "k0")]
+
+
 def test_foreign_down_stays() -> None:
     """A node that somebody else set DOWN is left alone."""
     assert actions({}, {"state": "DOWN", "reason": "bad disk"}) == []

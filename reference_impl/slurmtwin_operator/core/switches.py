@@ -132,7 +132,8 @@ class Switches(Frozen):
     down_return: Literal["own", "moved", "never"] = _switch(
         "own", "Which DOWN nodes are resumed when their pod is ready: those with a reason of ours, only after a move "
         "to another Kubernetes node, or none.",
-        moved="Slinky: a Comment that differs (SO; X47 seen on a cluster)", never="GKE: ReturnToService decides (GK)",
+        moved="Slinky: a Comment that names another one (SO; X47 seen on a cluster)",
+        never="GKE: ReturnToService decides (GK)",
     )  # fmt: skip
     prestop: Literal["none", "down", "down-delete"] = _switch(
         "down", "What slurmd's preStop hook does to its Slurm node.",

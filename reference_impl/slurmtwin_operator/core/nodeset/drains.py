@@ -99,9 +99,9 @@ def _give_back(m: Member, node: SlurmNode, p: Pass) -> None:
 
 
 def _returns(m: Member, node: SlurmNode, p: Pass) -> bool:
-    """Does the design resume this DOWN node?"""
+    """Does the design resume this DOWN node? One without a comment has not moved (UpdateNodeWithPodInfo())."""
     if p.sw.down_return == "moved":
-        return node.comment != m.pod.kube_node
+        return node.comment not in ("", m.pod.kube_node)
     return p.sw.down_return == "own"
 
 

@@ -51,7 +51,7 @@ def _defunct(node: SlurmNode, machines: set[str], p: Pass) -> bool:
         return False
     silent = "NOT_RESPONDING" in node.flags
     if p.sw.prune == "node-not-found":
-        return node.state == "DOWN" and silent and node.comment not in machines
+        return node.state == "DOWN" and silent and node.comment not in ("", *machines)
     return node.state == "DOWN" or silent or node.drained
 
 
