@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from slurmtwin_operator.core import plan
 from slurmtwin_operator.core.actions import (
     Action,
@@ -64,6 +66,22 @@ def test_moved_leaves_down_where_no_comment_says_from_where() -> None:
     slurmcontrol.go UpdateNodeWithPodInfo(): IDLE only `if podInfoOld.Node != ""`).
     """
     assert actions({}, DOWN, down_return="moved", pdb="none") == [CommentNode("w-0", "k0")]
+
+
+@pytest.mark.parametrize(("comment", "orphans"), [("k0", []), ("k9", ["w-1"]), ("", [])])
+def test_only_a_record_whose_comment_names_a_machine_that_is_gone_is_pruned(comment: str, orphans: list[str]) -> None:
+    """prune node-not-found: without a comment nobody knows its machine (nodeset_sync.go, "Skipping defunct Slurm node
+    deletion because PodInfo does not include a Kubernetes node").
+    """
+    flags = ("NOT_RESPONDING",)
+    one = Pod("w-0", "u0", "0", revision=SPEC.revision, phase="Running", ready=True, kube_node="k0", protected=True)
+    nodes = (
+        SlurmNode("w-0", "IDLE", features=("w",), registered_ns=1),
+        SlurmNode("w-1", "DOWN", flags, comment=comment, features=("w",)),
+    )
+    o = NodeSetObserved(Identity("ns", "w", "u"), SPEC, Switches(prune="node-not-found"), pods=(one,),
+                        kube_nodes=(MACHINE,), slurm=Slurm(nodes=nodes))  # fmt: skip
+    assert sorted(dict(plan(o, Memory(), 10).memory.orphans)) == orphans
 
 
 def test_foreign_down_stays() -> None:
