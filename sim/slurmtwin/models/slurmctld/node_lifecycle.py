@@ -428,12 +428,12 @@ class NodeLifecycle:
         if not self.told_at_looks:
             ctld.emit(Kind.NODE_NOT_RESPONDING, node=node.name)
             return
-        look_ns = ctld.background.first_look_ns(0, ctld.env.now_ns)
+        second, shown_ns = 0, 0
         if clock is not None:
-            next_ns, wake_ns = ctld.at_s(ctld.now_s() + 1), ctld.costs.loop_lag_ns
-            look_ns = next_ns + wake_ns
+            second = ctld.now_s() + 1
             if not clock.late():  # this second's message has gone out: the next look tells it
-                look_ns = next_ns + (SECOND + wake_ns if clock.late() else clock.lag_ns)
+                second, shown_ns = (second + 1, 0) if clock.late() else (second, clock.lag_ns)
+        look_ns = ctld.background.first_look_ns(second, ctld.env.now_ns, shown_ns)
 
         def tell(_argument: object) -> None:
             if node.flags & NodeFlag.NO_RESPOND:
