@@ -54,11 +54,21 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, those of 25 November since 02:40,
 07:15, 13:20 and 16:30, those of 26 November since 12:00 and those behind have quiet runs of their own hours."""
-OTHER_PROCESSORS: Final[Mapping[str, Path]] = {
-    "Intel(R) Xeon(R) Processor": Path(__file__).with_name("pod_durations_xeon.json"),
+OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
+    "Intel(R) Xeon(R) Processor": (
+        (0, Path(__file__).with_name("pod_durations_xeon.json")),
+        (1_795_912_200 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29.json")),
+    ),
 }
-"""Processor -> the file of the quiet runs on hosts that have it; the files above are of AMD EPYC. A pod's container
-starts in half the time there, Slurm's daemons in three quarters (docs/fault-verdicts.md)."""
+"""Processor -> (unix ns, file) of the quiet runs on hosts that have it since that time, the last that matches; the
+files above are of AMD EPYC. A pod's container starts in half the time there, Slurm's daemons in three quarters
+(docs/fault-verdicts.md). Since 29 November 2026, 00:30 UTC, the host is another one."""
+BATCH_FILES: Final = (
+    POD_DURATIONS_FILE,
+    *(path for _, path in EARLIER_BATCHES + LATER_BATCHES),
+    *(path for batches in OTHER_PROCESSORS.values() for _, path in batches),
+)
+"""The files of all batches."""
 POINTS: Final = 20
 _NORMAL: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
 UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
@@ -158,6 +168,7 @@ def _standby(start_ms: float) -> dict[str, tuple[float, float]]:
     return {name: (ms * times, sigma) for name, (ms, sigma) in measured.items()}
 
 
+_ON_XEON: Final = {"container-start-behind": (100.0, 0.12), "pre-stop": (293.0, 0.22)}
 _SUPERVISED: Final = {"supervisor-start": (125.0, 0.18)}
 _LOADED: Final = {"rest-change": (5.0, 0.4), "pod-patch": (20.0, 0.6), "operator-event": (6.0, 0.6)}
 UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
@@ -175,9 +186,9 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "pre-stop": (475.0, 0.22),
         "stop-told": (361.0, 0.3),
     },
+    "pod_durations_xeon_2026_11_29.json": {**_standby(66.5), **_ON_XEON},
     "pod_durations_xeon.json": {
-        "container-start-behind": (100.0, 0.12),
-        "pre-stop": (293.0, 0.22),
+        **_ON_XEON,
         "supervisor-start": (68.0, 0.06),
         "standby-round": (0.15, 0.25),
         "standby-ping": (2.7, 0.48),
@@ -369,17 +380,17 @@ def possible_shares(name: str) -> tuple[float, ...]:
 
 def durations_file(recorded_ns: int, processor: str = "") -> Path:
     """The file of the batch in which a run was recorded whose time zero is this (unix ns), on this processor."""
-    later = (path for begin_ns, path in reversed(LATER_BATCHES) if recorded_ns >= begin_ns)
+    batches = OTHER_PROCESSORS.get(processor, LATER_BATCHES)
+    later = (path for begin_ns, path in reversed(batches) if recorded_ns >= begin_ns)
     earlier = (path for end_ns, path in EARLIER_BATCHES if recorded_ns < end_ns)
-    return OTHER_PROCESSORS.get(processor) or (*later, *earlier, POD_DURATIONS_FILE)[0]
+    return (*later, *earlier, POD_DURATIONS_FILE)[0]
 
 
 @lru_cache(maxsize=1)
 def calibrated_on() -> frozenset[str]:
     """The run_id of each quiet run that durations come from, of all batches: no verdict rests on those."""
-    files = (POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values())
     return frozenset(
-        str(one["run"]) for path in files for one in json.loads(path.read_text(encoding="utf-8"))["origin"]
+        str(one["run"]) for path in BATCH_FILES for one in json.loads(path.read_text(encoding="utf-8"))["origin"]
     )
 
 

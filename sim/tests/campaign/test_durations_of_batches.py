@@ -17,6 +17,7 @@ from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.worlds.pod_durations import (
+    BATCH_FILES,
     EARLIER_BATCHES,
     LATER_BATCHES,
     OF_MOUNTS,
@@ -36,8 +37,6 @@ from slurmtwin.worlds.pod_durations import (
     still_durations,
     usual_durations,
 )
-
-BATCHES = (POD_DURATIONS_FILE, *(path for _, path in EARLIER_BATCHES + LATER_BATCHES), *OTHER_PROCESSORS.values())
 
 
 def test_laws_of_pairs_are_those_of_the_batch_or_none() -> None:
@@ -63,7 +62,8 @@ def test_a_later_batch_has_quiet_runs_of_its_own() -> None:
     for begin_ns, before, own in zip(begins, (POD_DURATIONS_FILE, *files), files, strict=False):
         assert durations_file(begin_ns - 60 * SECOND) == before
         assert durations_file(begin_ns + 60 * SECOND) == own
-        assert {durations_file(begin_ns, name) for name in OTHER_PROCESSORS} == set(OTHER_PROCESSORS.values())
+        for name, batches in OTHER_PROCESSORS.items():
+            assert durations_file(begin_ns, name) in {path for _, path in batches}
         origins = json.loads(own.read_text())["origin"]
         assert {one["run"] for one in origins} <= calibrated_on()
         assert all(one["epoch_s"] * SECOND >= begin_ns for one in origins)
@@ -71,22 +71,29 @@ def test_a_later_batch_has_quiet_runs_of_its_own() -> None:
 
 
 def test_a_recording_on_another_processor_has_the_durations_of_its_host() -> None:
-    """Whenever it was recorded; a processor of which nothing is known has those of its time."""
-    for processor, own in OTHER_PROCESSORS.items():
-        origins = json.loads(own.read_text())["origin"]
-        assert {one["cpu"] for one in origins} == {processor}
-        assert {one["run"] for one in origins} <= calibrated_on()
-        for host, file in ((processor, own), ("another", POD_DURATIONS_FILE)):
-            manifest = Manifest(
-                world="kind", scenario="x", scenario_sha256="", seed=0,
-                parameters={"epoch_ns": EARLIER_BATCHES[-1][0]}, environment={"host": {"cpu": host}},
-            )  # fmt: skip
-            assert recorded_durations(manifest) == file
+    """By its hours; a processor of which nothing is known has those of its time."""
+    for processor, batches in OTHER_PROCESSORS.items():
+        ends = [begin_ns for begin_ns, _ in batches[1:]] + [math.inf]
+        for (begin_ns, own), end_ns in zip(batches, ends, strict=True):
+            origins = json.loads(own.read_text())["origin"]
+            assert {one["cpu"] for one in origins} == {processor}
+            assert {one["run"] for one in origins} <= calibrated_on()
+            assert all(begin_ns <= one["epoch_s"] * SECOND < end_ns for one in origins)
+            at_ns = origins[0]["epoch_s"] * SECOND
+            assert recorded_durations(_recorded(at_ns, processor)) == own
+            assert recorded_durations(_recorded(at_ns, "another")) == durations_file(at_ns) != own
+
+
+def _recorded(at_ns: int, processor: str) -> Manifest:
+    return Manifest(
+        world="kind", scenario="x", scenario_sha256="", seed=0,
+        parameters={"epoch_ns": at_ns}, environment={"host": {"cpu": processor}},
+    )  # fmt: skip
 
 
 def test_what_no_quiet_run_shows_is_its_own_where_it_was_measured() -> None:
     """supervisord's start: 125 and 113 ms on the machine of 27 November, 68 on the Xeon; elsewhere by slurmctld's."""
-    found = {path.name: still_durations(path) for path in BATCHES}
+    found = {path.name: still_durations(path) for path in BATCH_FILES}
     own = {
         name.removeprefix("pod_durations_"): still["supervisor-start"][0] / MS
         for name, still in found.items()
@@ -106,7 +113,7 @@ def test_what_no_quiet_run_shows_is_its_own_where_it_was_measured() -> None:
 
 def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> None:
     """Of the batches that show both, 2.05 to 3.42 and 2.8 to 3.8 times; of the two that show no end: by the middle."""
-    for path in BATCHES:
+    for path in BATCH_FILES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
         restarts, found = "container-restart" in shown, still_durations(path)
         start, times, range_ = (
@@ -121,7 +128,7 @@ def test_an_end_takes_as_much_more_where_a_container_takes_more_to_start() -> No
 
 def test_what_no_quiet_run_shows_goes_by_another_law_as_in_one_of_the_hours_that_show_both() -> None:
     """slurm-operator's passes by slurmctld's start, a change in place by a look: each fit as in one of the hours."""
-    for path in BATCHES:
+    for path in BATCH_FILES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
         still, entries = still_durations(path), _entries(path)
         for name, (of, hours, sigma) in OF_OTHERS.items():
@@ -154,7 +161,7 @@ def test_both_parts_of_a_pass_are_of_one_hour() -> None:
 def test_slurm_operators_passes_scatter_as_in_the_quiet_runs() -> None:
     """Whatever slurmctld's start scatters by: sigma .35 of the logarithm, as 67 changes had in six hours. The
     quantiles that are drawn from end before the tails, 3 % narrower."""
-    for path in BATCHES:
+    for path in BATCH_FILES:
         shown = json.loads(path.read_text(encoding="utf-8"))["durations"]
         for name in ("cordon-told", "cordon-done"):
             if name not in shown:
@@ -167,7 +174,7 @@ def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     still, drawn = still_durations(), drawn_durations(7)
     # a standby's round was measured on the other processor alone
     assert list(still) == list(drawn) == [name for name in DURATIONS if name not in OF_ROUNDS]
-    assert list(still_durations(OTHER_PROCESSORS["Intel(R) Xeon(R) Processor"])) == list(DURATIONS)
+    assert list(still_durations(OTHER_PROCESSORS["Intel(R) Xeon(R) Processor"][0][1])) == list(DURATIONS)
     assert all(len(values) == 1 and values[0] > 0 for values in still.values())
     assert all(values == tuple(sorted(values)) and values[0] > 0 for values in drawn.values())
     assert drawn != drawn_durations(8)
