@@ -36,8 +36,8 @@ served() { grep -c "$2" "$log"; }
 until [ "$(served "$@")" -gt 0 ]; do sleep 0.1; done
 for ((i = 0; i < $3; i++)); do
   sleep "2.$((100 + RANDOM % 900))"
-  before=$(served "$@"); at=$EPOCHREALTIME
-  kill -KILL "$(pidof -s "$1")"
+  before=$(served "$@"); pid=$(pidof -s "$1"); at=$EPOCHREALTIME
+  kill -KILL "$pid"
   until [ "$(served "$@")" -gt "$before" ]; do sleep 0.02; done
   stamp=$(grep "$2" "$log" | tail -n 1)
   stamp=${stamp#[}

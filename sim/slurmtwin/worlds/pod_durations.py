@@ -85,6 +85,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "clean-up": (64.0, 0.0),
     "volumes-mounted": (900.0, 1.1),
     "supervisor-spawn": (17.0, 0.58),
+    "slurmd-again": (30.0, 0.0),
     "main-pass": (1.5, 0.0),
     "loop-wake": (0.4, 0.5),
     "register-answer": (6.0, 0.3),
@@ -125,6 +126,9 @@ there beside an idle cluster, six with a frozen primary and 32 in all (standby_r
 ms a ping (six more without that cluster 3 to 9), and 4 to 13 ms; here by as much more as slurmctld's start takes, 111
 ms to 58, which was measured of both.
 supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
+slurmd-again is what 40 restarts of slurmd took beyond supervisord's rounds, less supervisor-spawn
+(slurmtwin_e2e.kind.supervised_restart, without a cluster: 47 ms, and 53 of slurmctld, which has its own start for
+that); of another version it is slurmd's own start outside pods.
 sigkill is what 24 signals by way of containerd took beyond a client that only asks, on an idle cluster of 28 November
 (runtime_signal): 0 to 35 ms, once 120.
 pre-stop is that of quiet-ended, 15 ends one by one on the machine of 25 November, 23:00 UTC; on the Xeon and in the two
@@ -186,7 +190,13 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "pre-stop": (475.0, 0.22),
         "stop-told": (361.0, 0.3),
     },
-    "pod_durations_xeon_2026_11_29.json": {**_standby(66.5), **_ON_XEON},
+    "pod_durations_xeon_2026_11_29.json": {
+        **_standby(66.5),
+        **_ON_XEON,
+        "dispatcher-wake": (1.2, 0.26),
+        "supervisor-spawn": (13.0, 0.33),
+        "slurmd-again": (16.0, 0.0),
+    },
     "pod_durations_xeon.json": {
         **_ON_XEON,
         "supervisor-start": (68.0, 0.06),
@@ -263,7 +273,12 @@ more as slurmctld's start took then. Its rounds and polls are of 25 November: 16
 their polls, which are 1.44 ms between two containers, so a round alone takes 0.09; beside pods of two scenarios 19
 polls took 1.62 ms (1.1 to 3.9, once 8.1; standby_pings). Elsewhere both by as much more as takeovers of that hour took
 a round with their polls: 0.40 on the Xeon, 0.43, 0.32, 0.39 and 0.32 on 24 November (the first and third by
-slurmctld's start), and by slurmctld's start alone in the hours behind."""
+slurmctld's start), and by slurmctld's start alone in the hours behind.
+
+On the Xeon of 29 November supervisord had slurmd back 27 and 33 ms beyond its rounds (26.05, 36 and 24 restarts beside
+two idle clusters) and 26 and 24 (22.05), where without a cluster, on a host that slept meanwhile, 26.05 took 70
+(docs/surprises.md). dispatcher-wake is that of the 16 submissions before the faults of its eight runs of
+x83-cluster-lost."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "stepd.lingers": (6, 800),
     "slurmctld.orders_first": (8, 32),
@@ -289,11 +304,6 @@ beside each other). On an idle cluster, without Slurm and its watchers, 5 of 160
 supervisor.crash: a daemon that was killed is started two rounds of supervisord later, not one. Without a cluster, on a
 calm host of 28 November, slurmd 6 of 30 and slurmctld 5 of 30 (slurmtwin_e2e.kind.supervised_restart); 35 of 80 on the
 overloaded one of the 22nd.
-"""
-SLURMD_AGAIN_MS: Final[Mapping[str, float]] = {"26.05": 30.0}
-"""slurmd -Z in a pod, executed once more until it serves: what 40 restarts took beyond supervisord's rounds, less
-supervisor-spawn (slurmtwin_e2e.kind.supervised_restart: 47 ms, and 53 of slurmctld, which has its own start for that).
-Of another version it is slurmd's own start outside pods.
 """
 SLURMD_START_PARTS: Final[Mapping[str, float]] = {"22.05": 0.76}
 """Quiet runs are of 26.05. From its container's start until it serves slurmd of this version takes so much of that: 36

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
@@ -47,7 +47,7 @@ from slurmtwin.worlds import pod_objects, standby
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync, exit_range_ns
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import OF_BURSTS, SLURMD_AGAIN_MS, possible_shares, usual_durations
+from slurmtwin.worlds.pod_durations import OF_BURSTS, possible_shares, usual_durations
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, late_fill, limited_launch, limited_script, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -376,7 +376,7 @@ class KubePart:
         resolver_ns = world.scaled("resolver-timeout", RESOLVER_NS)
         hears, ends = supervised_ends(pods.operator, world)
         spawn, (slurmctld_own_ns, slurmd_own_ns) = world.draw("supervisor-spawn"), world.own_start_ns
-        slurmd_own_ns = round(SLURMD_AGAIN_MS.get(self._scenario.slurm.version, slurmd_own_ns / MS) * MS)
+        again = world.draw("slurmd-again") if self._scenario.slurm.version == "26.05" else partial(int, slurmd_own_ns)
         standby_ns = () if times.standby_ns is None else (times.standby_ns,)
         return DaemonPods(
             livez=self._scenario.slurm.version >= "26.05",
@@ -392,7 +392,7 @@ class KubePart:
             supervisor_round_ns=world.scaled("supervisor-round", ROUND_NS),
             supervisor_look=supervised_restart(world), supervisor_hears=hears, supervisor_ends=ends,
             stop=daemon_stop(world, times),
-            slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + slurmd_own_ns,
+            slurmctld_again=lambda: spawn() + slurmctld_own_ns, slurmd_again=lambda: spawn() + again(),
             growth=growth(world), fill=world.draw("volume-fill"),
             late_fill=late_fill(world),
             machine_memory=pod_objects.NODE_MEMORY,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.job_dispatch import ClusterPort, JobDispatcher
-from slurmtwin.contract.clock import MS
 from slurmtwin.contract.several_clusters import dispatch_of, member, one_table, own_jobs
 from slurmtwin.engine.environment import Environment
 from slurmtwin.engine.event_sink import EventSink
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 NEXT_SEED: Final = 1_000_003
 """Clusters draw from streams of their own: each has its own seed, so far from the last one's."""
-
-TIME_OUT_NS: Final = MS
-"""A time-out of asyncio is late by so much at most: it waits in whole ms, rounded up (selectors.py EpollSelector)."""
 
 
 class MemberWorld(PodWorld):
@@ -93,14 +89,12 @@ class SeveralClusters(TwinWorld):
             self.members[name] = self._member(number, own_jobs(all_jobs, name), times[number], options)
         first = next(iter(self.members.values()))
         self.costs, self.costs_origin = first.costs, first.costs_origin
-        late = first.streams.uniform_ns("dispatcher.time_out", 0, TIME_OUT_NS)
+        wake = first.draw("dispatcher-wake")  # a time-out as well: it is a timer of the same loop
         ports = {
-            name: ClusterPort(self.env, one.cluster, one.answers, spec.patience, one.request, late)
+            name: ClusterPort(self.env, one.cluster, one.answers, spec.patience, one.request, wake)
             for name, one in self.members.items()
         }
-        self.dispatcher = JobDispatcher(
-            self.env, spec, ports, own_jobs(all_jobs, ""), cpus_of, self._maybe_over, first.draw("dispatcher-wake")
-        )
+        self.dispatcher = JobDispatcher(self.env, spec, ports, own_jobs(all_jobs, ""), cpus_of, self._maybe_over, wake)
         self._ending = False
 
     def _member(self, number: int, jobs: list[JobRequest], times: StartTimes, options: TwinOptions) -> MemberWorld:
