@@ -132,7 +132,7 @@ class RecordedStarts:
             self._first("standby_ns", at_ns)
         if kind in (Kind.SCHED_MAIN_PASS, Kind.NODE_PINGED):
             self._stood["look_ns"] = at_ns
-        if kind == Kind.NODE_PINGED and self._rounds is not None:
+        if kind == Kind.NODE_PINGED and self._rounds is not None and at_ns >= 0:
             self._rounds.look(at_ns)
         if kind == Kind.JOB_STARTED:
             self._take_start(row)
@@ -298,7 +298,11 @@ class RecordedStarts:
 
 
 class Rounds:
-    """What a round of 22.05's loop takes, from ticks of its ping cycle: looks that lie some rounds apart."""
+    """What a round of 22.05's loop takes, from ticks of its ping cycle: looks that lie some rounds apart.
+
+    Since time zero: before it the pods of this run and of those beside it start, and rounds are up to three times as
+    late (docs/surprises.md).
+    """
 
     def __init__(self) -> None:
         self._looks_ns: list[int] = []

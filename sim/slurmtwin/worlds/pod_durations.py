@@ -305,6 +305,9 @@ supervisor.crash: a daemon that was killed is started two rounds of supervisord 
 calm host of 28 November, slurmd 6 of 30 and slurmctld 5 of 30 (slurmtwin_e2e.kind.supervised_restart); 35 of 80 on the
 overloaded one of the 22nd.
 """
+ROUNDS_APART: Final = 0.31
+"""Logarithm's sigma of what rounds of 22.05's loop take beyond their second, from one tick to the next of a run: 26
+pairs of quiet runs since their time zero, ten and twenty rounds each. Fifteen pairs before faults have 0.23."""
 SLURMD_START_PARTS: Final[Mapping[str, float]] = {"22.05": 0.76}
 """Quiet runs are of 26.05. From its container's start until it serves slurmd of this version takes so much of that: 36
 to 39 ms where 26.05 takes 47 to 52, twice twelve starts of each in turns without a cluster, beside slurmctld

@@ -6,12 +6,13 @@ twin's own: a pod's container starts and ends its daemons (models/slurm_pods).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import SECOND, US
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.hostlist import expand
@@ -47,7 +48,7 @@ from slurmtwin.worlds import pod_objects, standby
 from slurmtwin.worlds.kubelet_phases import KubeletPhases, LastSync, exit_range_ns
 from slurmtwin.worlds.pod_assembly import PodAssembly
 from slurmtwin.worlds.pod_bridge import BridgePart, is_bridge
-from slurmtwin.worlds.pod_durations import OF_BURSTS, possible_shares, usual_durations
+from slurmtwin.worlds.pod_durations import OF_BURSTS, ROUNDS_APART, possible_shares, usual_durations
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, late_fill, limited_launch, limited_script, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
@@ -242,17 +243,16 @@ class PodWorld(TwinWorld):
 
     def _round_lag_ns(self, drawn_ns: int) -> int:
         """What the loop is late by, of this slurmctld and of those after it. A round of 22.05's is as long as those
-        before the first fault, by as much longer or shorter as at rest.
+        before the first fault, give or take what lies between one tick's rounds and the next one's.
 
-        What it takes beyond its second is how late ten sleeps end, which is the host's load: 1.4 to 8 ms. That stays
+        What it takes beyond its second is how late ten sleeps end, which is the host's load: 1.1 to 7 ms. That stays
         drawn where durations are held still: no quiet run tells the load of another minute.
         """
         known_ns = self._times.round_ns
         if known_ns is None:
             return drawn_ns
-        lag_ns = known_ns - SECOND
-        apart_ns = abs(lag_ns - drawn_ns)
-        return self.streams.uniform_ns("loop_round", lag_ns - apart_ns, lag_ns + apart_ns)()
+        times = math.exp(ROUNDS_APART * self.streams.generator("loop_round").normal())
+        return round((known_ns - SECOND) * times / US) * US
 
     def _passed_then(self, what: Callable[[Scheduler, int], None]) -> None:
         """A full main pass that the recording has, or a call of the loop for a pass."""

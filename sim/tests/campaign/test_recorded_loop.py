@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurmtwin.campaign.loop_spans import ANSWER_MS, LOG_ERROR_NS, in_its_middle
-from slurmtwin.campaign.recorded_starts import clock_lag_ns
+from slurmtwin.campaign.recorded_starts import FEWEST_ROUNDS, clock_lag_ns, rounds_between
 from slurmtwin.contract.clock import MS, SECOND, US
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.models.slurmctld.pings import MOST_BESIDE, REGISTERING_BESIDE
+from slurmtwin.worlds.pod_durations import ROUNDS_APART
 from slurmtwin_reports.load import load_run
 
 if TYPE_CHECKING:
@@ -75,3 +78,53 @@ def test_slurmctlds_log_tells_the_begin_of_a_millisecond_and_slurmds_rows_its_mi
     assert {kind: set(count) for kind, count in moved.items()} == {
         "slurmd.started": {False}, "node.pinged": {True}, "job.started": {True},
     }  # fmt: skip
+
+
+def test_rounds_of_the_old_loop_are_longer_until_time_zero() -> None:
+    """docs/surprises.md: what a round of 22.05 takes beyond its second, of ticks ten rounds apart before a fault."""
+    behind_ms = [one for folder in old_runs() if not is_quiet(folder) for one in rounds_of(recorded_ticks(folder))]
+    before, since = ([ms for first_ns, ms in behind_ms if (first_ns < 0) == early] for early in (True, False))
+    assert min(len(before), len(since)) >= 40
+    assert statistics.median(before) == pytest.approx(2, abs=0.1)
+    assert statistics.median(since) == pytest.approx(1.6, abs=0.1)
+    assert statistics.quantiles(before, n=4)[-1] > 3 > 2 > statistics.quantiles(since, n=4)[-1]
+
+
+def test_rounds_of_the_old_loop_are_as_long_as_those_before_them_but_for_a_third() -> None:
+    """pod_durations.ROUNDS_APART: the scatter of one window by itself, from ratios of two that follow each other."""
+    ratios = [
+        math.log(later_ms / ms)
+        for folder in old_runs()
+        if is_quiet(folder)
+        for (first_ns, ms), (_, later_ms) in pairwise(rounds_of(recorded_ticks(folder)))
+        if first_ns >= 0 and min(ms, later_ms) > 0 and max(ms, later_ms) < 9  # no slurmctld between
+    ]
+    assert len(ratios) >= 24
+    assert statistics.pstdev(ratios) / math.sqrt(2) == pytest.approx(ROUNDS_APART, rel=0.1)
+
+
+def old_runs() -> list[Path]:
+    """Run folders of 22.05 in pods."""
+    return sorted(path.parent for path in RECORDINGS.glob("*/22.05/pods/*/manifest.json"))
+
+
+def is_quiet(folder: Path) -> bool:
+    """A run without a fault of a scenario."""
+    return folder.parents[2].name.startswith("quiet-")
+
+
+def rounds_of(ticks: Sequence[int]) -> list[tuple[int, float]]:
+    """A tick, and what each round until the next one takes beyond its second in ms, where that are ten and more."""
+    apart = [(first_ns, last_ns, rounds_between(first_ns, last_ns)) for first_ns, last_ns in pairwise(ticks)]
+    return [(a_ns, ((b_ns - a_ns) / rounds - SECOND) / MS) for a_ns, b_ns, rounds in apart if rounds >= FEWEST_ROUNDS]
+
+
+def recorded_ticks(folder: Path) -> list[int]:
+    """Ticks of the ping cycle, in a fault's scenario those before it: rows of one come within a moment."""
+    ticks: list[int] = []
+    for row in load_run(folder).rows():
+        if row.kind == "fault.injected" and not is_quiet(folder):
+            break
+        if row.kind == "node.pinged" and row.value and not (ticks and row.t_ns - ticks[-1] <= SECOND):
+            ticks.append(row.t_ns)
+    return ticks

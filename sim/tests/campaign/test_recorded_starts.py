@@ -173,13 +173,13 @@ def test_injections_move_within_their_errors_and_keep_their_order() -> None:
 
 @pytest.mark.parametrize(
     ("version", "ticks_ms", "round_ms"),
-    [("22.05", [-1600, 18560], 1008), ("22.05", [-8000, -7995, 2080], 1008), ("22.05", [9000, 14010], None),
-     ("26.05", [-1600, 18560], None)],
+    [("22.05", [400, 18544], 1008), ("22.05", [2000, 2005, 12080], 1008), ("22.05", [9000, 14010], None),
+     ("22.05", [-39960, 200, 10280], 1008), ("22.05", [-39960, 200], None), ("26.05", [400, 18544], None)],
 )  # fmt: skip
 def test_a_round_of_the_old_loop_is_known_from_ticks_before_the_fault(
     version: str, ticks_ms: list[int], round_ms: int | None
 ) -> None:
-    """Rows of one tick are one look; ten rounds at least; later versions look at whole seconds."""
+    """Rows of one tick are one look; ten rounds at least, since time zero; later versions look at whole seconds."""
     fault = {"at": "20s", "kind": "pod.delete", "target": "slurmd:w-0"}
     document = {
         "schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"version": version, "nodes": [{"NodeName": "w-0"}]},
