@@ -355,3 +355,21 @@ def test_pods_that_are_replaced_are_bound_at_once() -> None:
     assert min(bound[False]) > 900
     assert all(1 <= ms <= 30 for ms in bound[True]), bound[True]
     assert 8 <= statistics.median(bound[True]) <= 17
+
+
+def test_supervisord_has_slurmd_back_after_its_round_and_two_laws() -> None:
+    """It begins the program, which executes itself once more (26.05); 22.05's has slurmd's own start outside pods."""
+
+    def back_s(version: str, again_ms: int) -> float:
+        durations = still_durations() | {"supervisor-spawn": (13 * MS,), "slurmd-again": (again_ms * MS,)}
+        crashed = scenario("x62-slurmd-crash-supervised").of_version(version)
+        rows = run_scenario(crashed, FAULTS, TwinOptions(keep=True, durations=durations)).kept or []
+        crash_ns = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
+        return next(
+            (row.t_ns - crash_ns) / SECOND for row in rows if row.kind is Kind.SLURMD_STARTED and row.t_ns > crash_ns
+        )
+
+    assert back_s("26.05", 50) - back_s("26.05", 16) == pytest.approx(0.034)
+    assert back_s("26.05", 16) % 1 == pytest.approx(0.029, abs=0.001)
+    assert back_s("22.05", 16) == back_s("22.05", 50)
+    assert back_s("22.05", 16) % 1 == pytest.approx(0.025, abs=0.001)
