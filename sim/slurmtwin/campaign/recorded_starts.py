@@ -132,7 +132,7 @@ class RecordedStarts:
             self._first("standby_ns", at_ns)
         if kind in (Kind.SCHED_MAIN_PASS, Kind.NODE_PINGED):
             self._stood["look_ns"] = at_ns
-        if kind == Kind.NODE_PINGED and self._rounds is not None and at_ns >= 0:
+        if kind == Kind.NODE_PINGED and self._rounds is not None:
             self._rounds.look(at_ns)
         if kind == Kind.JOB_STARTED:
             self._take_start(row)
@@ -309,7 +309,7 @@ class Rounds:
 
     def look(self, at_ns: int) -> None:
         """A tick; rows of one tick come within a moment."""
-        if not self._looks_ns or at_ns - self._looks_ns[-1] > SECOND:
+        if at_ns >= 0 and (not self._looks_ns or at_ns - self._looks_ns[-1] > SECOND):
             self._looks_ns.append(at_ns)
 
     def mean_ns(self) -> int | None:
