@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from slurmtwin.contract.clock import MS, US
 from slurmtwin.contract.cluster_facts import ClusterFacts
 from slurmtwin.contract.errors import InputError, Where
 from slurmtwin.contract.events import COLUMNS, Kind, arrow_schema
@@ -26,6 +27,11 @@ _BLOCK: Final = 4_096
 """Lines that are read in one go."""
 
 
+LOG_ERROR_NS: Final = 750_000
+"""Error of a row of slurmctld's log in pods (slurmtwin_e2e.collect.run_events.log_error_ns()): half a millisecond of
+cutting and a quarter for the line to be written, about the middle."""
+_ROUNDED_NS: Final = US
+"""Rows of recordings are rounded to this."""
 MOST_KEPT: Final = 65_536
 """Rows of a table that are built once; of a longer one they are built again, so that it costs no memory."""
 
@@ -54,7 +60,34 @@ def load_run(folder: Path | str, facts: ClusterFacts | None = None) -> History:
     """Read a run folder. `facts` replaces those of the manifest. Raises InputError when a file is missing or broken."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    return History(manifest, TableRows(load_table(folder)), load_jobs(folder), facts or facts_in(manifest), str(folder))
+    table = load_table(folder)
+    if manifest.world == "kind":
+        table = in_their_middle(table, manifest.parameters["epoch_ns"])
+    return History(manifest, TableRows(table), load_jobs(folder), facts or facts_in(manifest), str(folder))
+
+
+def in_their_middle(table: Any, epoch_ns: int) -> Any:
+    """The table with each row of slurmctld's log in the middle of its millisecond, where it has the begin.
+
+    log.c cuts its stamps. Recordings have them as they were cut, but rows of slurmd and of silent nodes, which have
+    the middle already (slurmtwin_e2e.kind.collect.evidence). Rows that pass others take their places, and their seq.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    begins = table.column("t_ns")
+    behind_ns = pc.add(begins, epoch_ns + _ROUNDED_NS)
+    behind_ns = pc.subtract(behind_ns, pc.multiply(pc.divide(behind_ns, MS), MS))
+    cut = pc.and_(pc.equal(table.column("t_err_ns"), LOG_ERROR_NS), pc.less_equal(behind_ns, 2 * _ROUNDED_NS))
+    times = pc.if_else(cut, pc.add(begins, MS // 2), begins)
+    order = np.argsort(times.to_numpy(), kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    seq = pa.array(place)
+    for name, column in (("t_ns", times), ("seq", seq), ("cause_seq", pc.take(seq, table.column("cause_seq")))):
+        table = table.set_column(table.column_names.index(name), table.schema.field(name), column)
+    return table.take(pa.array(order))
 
 
 def load_frame(folder: Path | str) -> Any:

@@ -257,6 +257,31 @@ def test_errors_are_drawn_within_their_bounds() -> None:
     assert (measured(exact, Mark(0), 0, stream(1, "x")) == exact).all()
 
 
+def test_a_line_of_a_log_is_cut_to_its_millisecond_in_both() -> None:
+    """Known to 0.75 ms, a quarter of one for the line to be written: what came within it is the very same time."""
+    recorded = Mark(10 * SECOND + 347_123, 750_000, logged=True)
+    exact = recorded.t_ns + np.arange(-3 * MS, 3 * MS, 1_001)
+    found = measured(exact, recorded, 5, stream(1, "x")) - recorded.t_ns
+    assert set(found.tolist()) == {ms * MS for ms in range(-3, 4)}
+    assert (np.abs(found - (exact - recorded.t_ns)) <= 750_000).all()
+    assert (found[np.abs(exact - recorded.t_ns) < 250_000] == 0).all()
+    assert measured(np.array([NEVER]), recorded, 5, stream(1, "x")).tolist() == [NEVER]
+
+
+@pytest.mark.parametrize(
+    ("actor", "err_us", "logged"),
+    [("slurmctld", 750, True), ("slurmd", 750, True), ("slurmctld", 5_500, False), ("collector", 750, False)],
+)
+def test_lines_of_logs_are_known_by_their_error(actor: str, err_us: int, logged: bool) -> None:
+    """A receipt of the same error is none."""
+    rows = rows_of_events(
+        [Event(SECOND, Kind.FAULT_INJECTED, "fault"), Event(2 * SECOND, Kind.NODE_DOWN, actor, t_err_ns=err_us * 1000)]
+    )
+    (found,) = all_marks(rows, [phase()])
+    assert found.end is not None
+    assert found.end.logged is logged
+
+
 def test_a_receipt_is_late_as_the_runs_leases_were() -> None:
     """Half of them come as the twin's own do, one in twenty is later by more than the run's 95th percentile is above
     the usual 6 ms; none is early. Where leases came as usual nothing is drawn."""

@@ -11,8 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slurmtwin.contract.clock import MS, SECOND, US
 from slurmtwin.contract.errors import InputError
-from slurmtwin.contract.events import COLUMNS
+from slurmtwin.contract.events import COLUMNS, Event, Kind
+from slurmtwin.contract.manifest import Manifest
+from slurmtwin_reports.history import history_of
 from slurmtwin_reports.load import load_frame, load_run
 from slurmtwin_reports.testing import a_history, in_order, job_story, queue_run, write_run
 
@@ -67,6 +70,39 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str, what: str) -> None:
     """Each way to break a line ends in an InputError that says which and where."""
     with pytest.raises(InputError, match=what):
         load_run(broken(tmp_path / "run", line))
+
+
+@pytest.mark.parametrize(
+    ("behind_us", "err_us", "world", "moved_us"),
+    [(0, 750, "kind", 500), (-1, 750, "kind", 500), (1, 750, "kind", 500), (500, 750, "kind", 0),
+     (0, 2_500, "kind", 0), (0, 750, "slurm", 0)],
+)  # fmt: skip
+def test_a_stamp_that_the_log_cut_to_milliseconds_stands_for_their_middle(
+    tmp_path: Path, behind_us: int, err_us: int, world: str, moved_us: int
+) -> None:
+    """Rows are kept to the microsecond and count from a run's own zero; who has the middle already stays."""
+    epoch_ns = 1_795_883_736_835_680_650
+    t_ns = 20 * SECOND - epoch_ns % MS + behind_us * US
+    manifest = Manifest(world=world, scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": epoch_ns})
+    told = Event(t_ns, Kind.NODE_DOWN, "slurmctld", None, "w-0", t_err_ns=err_us * US)
+    write_run(tmp_path / "run", history_of(manifest, [told]))
+    (row,) = load_run(tmp_path / "run").rows()
+    assert (row.t_ns - t_ns, row.t_err_ns) == (moved_us * US, err_us * US)
+
+
+def test_rows_that_pass_others_keep_their_causes(tmp_path: Path) -> None:
+    """The line of 10.0 ms stands for 10.5, behind a change of 10.2 that it caused and one of 10.4 that another did."""
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 0})
+    rows = [
+        Event(10 * MS, Kind.NODE_DOWN, "slurmctld", None, "w-0", t_err_ns=750 * US),
+        Event(10 * MS + 200 * US, Kind.JOB_REQUEUED, "slurmctld", 1, cause_seq=0, t_err_ns=1),
+        Event(10 * MS + 400 * US, Kind.NODE_STATE, "observer", None, "w-0", cause_seq=1, t_err_ns=1),
+    ]
+    write_run(tmp_path / "run", history_of(manifest, rows))
+    found = [(row.seq, row.kind, row.t_ns // US, row.cause_seq) for row in load_run(tmp_path / "run").rows()]
+    assert found == [
+        (0, "job.requeued", 10_200, 2), (1, "node.state", 10_400, 0), (2, "node.down", 10_500, None),
+    ]  # fmt: skip
 
 
 def test_a_folder_without_events_is_no_run(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 A time known to ± e is moved by a draw from [-e, e]. A receipt of the collector's watch is one in the twin as well, and
 may be late besides, as the run's leases were, but where nothing else is received: there a real one is no later. A time
 that the API cut to whole seconds is cut to the middle of the same second, after the drawn offset between the clocks:
-seconds begin there as they do for the recorded stamp. An injection is known before: the twin's own lies where the
+seconds begin there as they do for the recorded stamp. One that a daemon's log cut to its millisecond is cut likewise,
+after what it may have taken to write that line. An injection is known before: the twin's own lies where the
 recorded one may have, and is stamped as that was. What an observer sees by looking again and again has the stamp of the
 look that would have seen it. Recorded and simulated spans are then of one kind, ties and all, so that their ranks can
 be compared.
@@ -26,6 +27,7 @@ NEVER: Final = 1 << 62
 """ns: a milestone that did not come, or a span without an end. Later than everything."""
 NO_START: Final = -(1 << 62)
 """A span whose phase did not begin. Shorter than everything: any order of the outcomes serves a test of equality."""
+HALF_MS: Final = MS // 2
 USUAL_RECEIPT_NS: Final = 6 * MS
 """Receipt of a lease less its own stamp, a request and a watch: the median of 1,154 runs' medians (watch_delay_ms of
 their manifests; 3.9 to 10 in 1,055). The twin's receipts have both. Of late ones a run knows the 95th percentile, which
@@ -72,6 +74,10 @@ def measured(
     if mark.looked:
         pauses = (times - (mark.t_ns - mark.err_ns)) // (2 * mark.err_ns)
         return np.where(never, NEVER, mark.t_ns + pauses * (2 * mark.err_ns))
+    if mark.logged:
+        written = draw.integers(-(mark.err_ns - HALF_MS), mark.err_ns - HALF_MS, times.shape, endpoint=True)
+        cells = (times + written - (mark.t_ns - HALF_MS)) // MS
+        return np.where(never, NEVER, mark.t_ns + cells * MS)
     if mark.received:
         late = 0 if mark.calm else _late(mark.err_ns, times.shape, draw)
         return np.where(never, NEVER, times + late)

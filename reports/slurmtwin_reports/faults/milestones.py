@@ -1,8 +1,8 @@
 """Milestones of a run, read off its rows alone: the same search in a recording and in the twin's replications.
 
-A mark is a milestone's row as a time and its error. Stamps that the API cuts to whole seconds are known as such, and so
-are those of an observer that asks again and again: a replication's time is cut in the same way before the two are
-compared (measurement.py).
+A mark is a milestone's row as a time and its error. Stamps that the API cuts to whole seconds and Slurm's logs to
+milliseconds are known as such, and so are those of an observer that asks again and again: a replication's time is cut
+in the same way before the two are compared (measurement.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.hostlist import expand
 from slurmtwin.contract.phases import Milestone, Phase
 from slurmtwin_reports.history import Row, fault_of
+from slurmtwin_reports.load import LOG_ERROR_NS
 
 HALF_SECOND: Final = SECOND // 2
 PROBED: Final = (250 * MS, 300 * MS)
@@ -55,6 +56,8 @@ class Mark:
     """The time at which the collector's watch told of it: its error is how late that may have been."""
     calm: bool = False
     """A receipt that nothing else was received before (CALM_NS); known of recordings alone."""
+    logged: bool = False
+    """A line of a Slurm daemon's log, whose stamp is cut to its millisecond and stands in the middle of that."""
     looked: bool = False
     """Somebody looks again and again, and had not seen it at the begin of the mark's width, and had at its end."""
 
@@ -176,7 +179,8 @@ def _mark(row: Row, stopped: bool) -> Mark:
         low_ns, high_ns = _within(row, low_ns, high_ns, stopped)
     err_ns = (high_ns - low_ns) // 2
     received = row.actor == "collector"
-    return Mark(low_ns + err_ns, err_ns, cut, row.seq, pinned, received, looked=_looked(row, err_ns))
+    logged, looked = row.t_err_ns == LOG_ERROR_NS and not received, _looked(row, err_ns)
+    return Mark(low_ns + err_ns, err_ns, cut, row.seq, pinned, received, logged=logged, looked=looked)
 
 
 def _probed(row: Row) -> bool:

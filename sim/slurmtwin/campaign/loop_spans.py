@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from slurmtwin.campaign.pod_spans import Interval, bounds
 from slurmtwin.campaign.recorded_starts import clock_lag_ns
-from slurmtwin.contract.clock import MS, SECOND, US
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.models.slurmctld.coarse_clock import seen_late
 
 if TYPE_CHECKING:
     from slurmtwin_reports.history import Row
 
-LOG_ERROR_NS: Final = 750_000
-"""Error of a row of slurmctld's log in pods (slurmtwin_e2e.collect.run_events.log_error_ns()): half a millisecond of
-cutting and a quarter for the line to be written, about the middle. The row has the begin."""
 ANSWER_MS: Final = (2, 100)
 """An answer sooner than that is another registration, which the slurmd made itself; a later one may be."""
 
@@ -26,12 +23,6 @@ def behind_second(row: Row, epoch_ns: int) -> tuple[Interval, Interval]:
     return (second / MS, second / MS), bounds(row)
 
 
-def in_its_middle(row: Row, epoch_ns: int) -> Row:
-    """The row in the middle of its millisecond, if it has the begin of it: log.c cuts the stamps of slurmctld's log."""
-    behind_ns = (row.t_ns + epoch_ns + US) % MS
-    return row._replace(t_ns=row.t_ns + MS // 2) if row.t_err_ns == LOG_ERROR_NS and behind_ns <= 2 * US else row
-
-
 def wakes(rows: Sequence[Row], epoch_ns: int) -> Iterator[tuple[Interval, Interval]]:
     """Whole seconds and the ticks that come sooner behind them than time(NULL) shows them: a second late, with the
     loop's first look (models/slurmctld/coarse_clock.py). The others wait for the clock.
@@ -40,7 +31,7 @@ def wakes(rows: Sequence[Row], epoch_ns: int) -> Iterator[tuple[Interval, Interv
     lag_ns = clock_lag_ns((row.t_ns for row in ticks), epoch_ns)
     for row in ticks:
         if seen_late(row.t_ns + row.t_err_ns + epoch_ns, lag_ns + row.t_err_ns):
-            yield behind_second(in_its_middle(row, epoch_ns), epoch_ns)
+            yield behind_second(row, epoch_ns)
 
 
 def registered(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.before_faults import mounted, quiet_part
-from slurmtwin.campaign.loop_spans import behind_second, registered, wakes
+from slurmtwin.campaign.loop_spans import registered, wakes
 from slurmtwin.campaign.operator_spans import (
     config_told,
     cordons_done,
@@ -316,11 +316,7 @@ def _read_loop(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> N
 
 
 def _read_jobs(seen: Seen, run: int, history: History, rows: Sequence[Row]) -> None:
-    if steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
-        for row in rows:
-            if row.kind == "job.started" and row.details.get("by") == "main":
-                seen.add("main-pass", run, *behind_second(row, history.manifest.parameters["epoch_ns"]))
-    else:
+    if not steady_loop(history.manifest.parameters.get("slurm_version", "22.05")):
         _read_rounds(seen, run, [row for row in rows if row.kind in ("sched.main_pass", "node.pinged")])
     for number, job in history.jobs.items():
         own = {row.kind: bounds(row) for row in reversed(rows) if row.job_id == number}

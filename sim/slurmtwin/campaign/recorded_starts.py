@@ -29,7 +29,8 @@ OF_RECORDS: Final = frozenset({"node.update", "node.create", "node.delete"})
 """Faults that change slurmctld's records alone: no kubelet hears of them, and its looks go on as they stood."""
 MOST_LAG_MS: Final = 8
 """A coarse clock moves each 4 ms or oftener (the kernel's HZ), and the loop needs its own time."""
-
+FEWEST_AT_ONCE: Final = 2
+"""Ticks within 1 ms of a second, and none behind it, that tell of a clock which is hardly behind."""
 MARKS_NS: Final = 400 * MS
 """A pass of slurm-operator has written its pods so long behind its status: the last sync of a worker by a label comes
 84 to 248 ms behind it in four runs of x22-slinky, 20 to 22 ms for each write before it."""
@@ -86,7 +87,8 @@ class RecordedStarts:
         self._unready: dict[str, tuple[int, int]] = {}
         """Worker's pod -> from when it was not ready though it had been, and until when as far as is known."""
         self._sweeps: dict[str, int] = {}
-        self._looks: list[int] = []
+        self._looks: tuple[list[int], list[int]] = [], []
+        """Ticks before the first fault, and behind it."""
         self._delay_is_usual = "batch_sched_delay" not in str(scenario.slurm.conf.get("SchedulerParameters", ""))
         self._ended_ns = -(1 << 62)
         """When a job ended last."""
@@ -123,7 +125,7 @@ class RecordedStarts:
         """What slurmctld's loop shows of itself, in pods: its looks, pings, passes and cycles."""
         kind, at_ns = row.kind, int(row.t_ns)
         if kind == Kind.NODE_PINGED and row.value:
-            self._looks.append(at_ns)
+            self._looks[self._disturbed].append(at_ns)
         if self._disturbed:
             return
         if kind == Kind.NODE_PINGED and _is_ping(row):
@@ -264,7 +266,7 @@ class RecordedStarts:
             fault_ns=tuple(self._injected[key][0] for key in self._keys),
             fault_err_ns=tuple(self._injected[key][1] for key in self._keys),
             lease_ns=self._leases,
-            clock_lag_ns=clock_lag_ns(self._looks, self._epoch_ns),
+            clock_lag_ns=clock_lag_ns(self._looks[0], self._epoch_ns, self._looks[1]),
             pod_node=self._pods,
             pings=tuple(self._pings),
             **(self._timers() if self._keys else {}),
@@ -326,15 +328,20 @@ def rounds_between(first_ns: int, last_ns: int) -> int:
     return round((last_ns - first_ns) / SECOND)
 
 
-def clock_lag_ns(looks_ns: Iterable[int], epoch_ns: int) -> int:
-    """How far time(NULL) was behind: the most frequent time behind a whole second at which ticks come, in whole ms.
+def clock_lag_ns(looks_ns: Iterable[int], epoch_ns: int, behind_fault_ns: Iterable[int] = ()) -> int:
+    """How far time(NULL) was behind: the middle of the millisecond behind a whole second in which most ticks come.
 
     Ticks that are seen in their own second come right behind the lag, those seen a second late within 1 ms (24.11 on).
-    It is the host's, not the run's: 5 ms on one day and 1 ms on another. Without such ticks CAUGHT_UP_NS.
+    It is the host's, not the run's: 5 ms on one day and 1 ms on another. Late are a quarter (coarse_clock.py), so where
+    most ticks come within 1 ms, and two at least, the lag is less than that; behind a fault they may have waited for a
+    silent node, and come as the loop wakes. Without such ticks CAUGHT_UP_NS.
     """
-    counted = Counter(round((at + epoch_ns) % SECOND / MS) for at in looks_ns)
-    behind = {ms: count for ms, count in counted.items() if 1 <= ms <= MOST_LAG_MS}
-    return min(behind, key=lambda ms: (-behind[ms], ms)) * MS if behind else CAUGHT_UP_NS
+    early, late = (Counter((at + epoch_ns) % SECOND // MS for at in ticks) for ticks in (looks_ns, behind_fault_ns))
+    behind = {ms: count for ms, count in (early + late).items() if 1 <= ms <= MOST_LAG_MS}
+    at_once = early[0]
+    if at_once >= FEWEST_AT_ONCE and at_once > 2 * max(behind.values(), default=0):
+        return MS // 2
+    return min(behind, key=lambda ms: (-behind[ms], ms)) * MS + MS // 2 if behind else CAUGHT_UP_NS
 
 
 def _is_ping(row: Any) -> bool:

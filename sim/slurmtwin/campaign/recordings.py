@@ -131,7 +131,10 @@ def _times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> Start
     for row in known:
         starts.take(row)
     times = starts.times()
-    if scenario.pods is None or not scenario.pods.controller_after:
+    if scenario.pods is None:
+        return times
+    times = replace(times, host_load=manifest.resources.get("host_load"))
+    if not scenario.pods.controller_after:
         return times
     return replace(times, container_ns=_waiting_workers(known))
 

@@ -44,7 +44,6 @@ DURATIONS: Final[dict[str, str]] = {
     "launch-among": "the same of scripts that begin together on one host, divided by their number",
     "exit-notice": "a script has ended until slurmctld knows",
     "submit": "a job is submitted until slurmctld has its record",
-    "main-pass": "a whole second at which slurmctld's loop looks until its pass has started a job",
     "loop-wake": "a whole second until slurmctld's loop looks, since 24.11",
     "register-answer": "slurmctld asks one node to register until its registration is there",
     "loop-round": "slurmctld 22.05: a round of its loop beyond its second",

@@ -39,12 +39,11 @@ class PodAssembly(Assembly):
 
     def __init__(
         self, streams: RandomStreams, watch: AttemptTrace | None, still: bool, clock_lag_ns: int,
-        registers_ns: Callable[[], int], pass_behind_ns: int,
+        registers_ns: Callable[[], int], host_load: float | None,
     ) -> None:  # fmt: skip
         super().__init__(streams, watch)
-        self._clock = CoarseClock(streams.generator("coarse_clock"), still, clock_lag_ns)
+        self._clock = CoarseClock(streams.generator("coarse_clock"), still, clock_lag_ns, host_load)
         self._registers_ns = registers_ns
-        self._pass_behind_ns = pass_behind_ns
 
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:
         """As Assembly.build(), every node a dynamic one."""
@@ -75,7 +74,6 @@ class PodAssembly(Assembly):
             lifecycle.pings.clock = self._clock
             lifecycle.pings.first_tick_s -= 1
             scheduler.clock = self._clock
-            scheduler.behind_ns = self._pass_behind_ns
             if not backfill.kept_busy:
                 backfill.answers = HealthyAnswers(ctld, lifecycle.pings, self._clock)
         return ctld

@@ -143,7 +143,7 @@ class PodWorld(TwinWorld):
         self.streams = streams
         assembly = PodAssembly(
             streams, options.watch, options.still, options.times.clock_lag_ns, self.draw("register-answer"),
-            self.draw("main-pass")(),
+            options.times.host_load,
         )  # fmt: skip
         assembly.first_tick_ns = self.scaled("min-checkin-time", assembly.first_tick_ns)
         return assembly

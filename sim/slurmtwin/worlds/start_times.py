@@ -86,6 +86,8 @@ class StartTimes:
     """Likewise what a round of 22.05's loop took; None: not known, or of another version."""
     clock_lag_ns: int = CAUGHT_UP_NS
     """How far time(NULL) of the host was behind the clock that wakes slurmctld's loop (models, coarse_clock.py)."""
+    host_load: float | None = None
+    """The host's load when a run in pods began; None: not known."""
     script_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when its script began for the first time, before the first fault of a run in pods."""
     pod_node: Mapping[str, str] = field(default_factory=dict)

@@ -23,7 +23,6 @@ from slurmtwin.worlds.pod_durations import (
     OF_MOUNTS,
     OF_OTHERS,
     OF_PAIRS,
-    OF_ROUNDS,
     OTHER_PROCESSORS,
     POD_DURATIONS_FILE,
     POINTS,
@@ -172,8 +171,7 @@ def test_slurm_operators_passes_scatter_as_in_the_quiet_runs() -> None:
 def test_the_shipped_file_has_every_duration_and_only_quiet_origins() -> None:
     """Each name of the contract has a median and values to draw; each origin is a quiet run."""
     still, drawn = still_durations(), drawn_durations(7)
-    # a standby's round was measured on the other processor alone
-    assert list(still) == list(drawn) == [name for name in DURATIONS if name not in OF_ROUNDS]
+    assert list(still) == list(drawn) == list(DURATIONS)
     assert list(still_durations(OTHER_PROCESSORS["Intel(R) Xeon(R) Processor"][0][1])) == list(DURATIONS)
     assert all(len(values) == 1 and values[0] > 0 for values in still.values())
     assert all(values == tuple(sorted(values)) and values[0] > 0 for values in drawn.values())

@@ -457,9 +457,18 @@ def test_a_named_parameter_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behind_ms", "lag_ms"), [([0, 0, 1, 1, 1, 14], 1), ([0, 5, 5, 5, 3], 5), ([0, 0], 5), ([], 5), ([853, 500], 5)]
-)
-def test_the_lag_of_the_hosts_coarse_clock_is_read_off_the_ticks(behind_ms: list[int], lag_ms: int) -> None:
-    """Ticks at the whole second are late ones and tell nothing; without others it is 5 ms."""
-    looks = [place * 10 * SECOND + ms * MS for place, ms in enumerate(behind_ms)]
+    ("behind_ms", "lag_ms"),
+    [([0, 0, 1, 1, 1, 14], 1.5), ([0, 5, 5, 5, 3], 5.5), ([0, 0, 1], 1.5), ([0, 0, 0, 1], 0.5), ([0, 0], 0.5),
+     ([0], 5), ([], 5), ([853, 500], 5)],
+)  # fmt: skip
+def test_the_lag_of_the_hosts_coarse_clock_is_read_off_the_ticks(behind_ms: list[int], lag_ms: float) -> None:
+    """Ticks at the whole second are late ones, unless most are there; where nothing tells it is 5 ms."""
+    looks = [place * 10 * SECOND + ms * MS + MS // 2 for place, ms in enumerate(behind_ms)]
     assert clock_lag_ns(looks, epoch_ns=0) == lag_ms * MS
+
+
+def test_ticks_that_wait_for_a_silent_node_tell_nothing_of_the_clock() -> None:
+    """Behind a fault they come as the loop wakes, at whole seconds, however far time(NULL) is behind."""
+    before, behind = [20 * SECOND + 3 * MS], [place * 21 * SECOND for place in range(2, 9)]
+    assert clock_lag_ns(before, 0, behind) == 3.5 * MS
+    assert clock_lag_ns([*before, *behind], 0) == 0.5 * MS

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from mini_cluster import MiniCluster
 
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
 from slurmtwin.models.slurmctld.host_costs import HostCosts
 from slurmtwin.models.slurmctld.states import JobState, Reason
 
@@ -43,6 +46,24 @@ def test_the_loop_asks_at_most_every_three_seconds() -> None:
     c.at(11.5, lambda: c.submit(2))
     c.run(60)
     assert c.start_s(2) == 14
+
+
+@pytest.mark.parametrize(("late", "second_s"), [(False, 13.005), (True, 14.001)])
+def test_what_is_just_due_waits_until_the_clock_shows_it_or_a_second(
+    monkeypatch: pytest.MonkeyPatch, late: bool, second_s: float
+) -> None:
+    """time(NULL) is 5 ms behind, the loop wakes 1 ms behind a second (docs/surprises.md).
+
+    The job of 10.2 s has waited: a pass as the loop wakes, when time(NULL) shows 10 yet. Three seconds later is 13.
+    """
+    clock = CoarseClock(np.random.default_rng(1), lag_ns=5 * MS)
+    monkeypatch.setattr(clock, "late", lambda: late)
+    c = MiniCluster(costs=HostCosts(loop_lag_ns=MS))
+    c.scheduler.clock = clock
+    c.at(10.2, lambda: c.submit(1))
+    c.at(11.5, lambda: c.submit(2))
+    c.run(60)
+    assert passes(c) == [11.001, second_s]
 
 
 def test_batch_sched_delay_is_known_after_the_first_pass_only() -> None:

@@ -58,18 +58,18 @@ def test_a_slurmd_that_serves_registers_by_that_law(wait_ms: int) -> None:
 
 
 def test_looks_passes_and_what_waits_for_the_clock_come_by_laws_of_their_own() -> None:
-    """A tick that waits for a cycle's end comes when the loop wakes, a start with its pass, and the log names silent
-    nodes when time(NULL) shows a second, or with the next one's look (docs/surprises.md).
+    """A tick that waits for a cycle's end comes when the loop wakes, and so does a pass for a job that has waited; the
+    log names silent nodes when time(NULL) shows a second, or with the next one's look (docs/surprises.md).
     """
-    wake_us, pass_us, shown_us = 700, 3000, 5000
-    durations = {**still_durations(), "loop-wake": (wake_us * US,), "main-pass": (pass_us * US,)}
+    wake_us, shown_us = 700, 5000
+    durations = {**still_durations(), "loop-wake": (wake_us * US,)}
     found = rows("faults/x64-worker-host-lost.yaml", durations)
 
     def behind_us(kind: Kind) -> set[int]:
         return {row.t_ns % SECOND // US for row in found if row.kind is kind}
 
-    assert behind_us(Kind.JOB_STARTED) == {pass_us}
-    assert behind_us(Kind.JOB_REQUEUED) == {wake_us}
+    assert behind_us(Kind.JOB_STARTED) == {wake_us}
+    assert behind_us(Kind.JOB_REQUEUED) <= {wake_us, shown_us}
     assert behind_us(Kind.NODE_NOT_RESPONDING) <= {wake_us, shown_us}
 
 

@@ -70,8 +70,8 @@ class Pings:
         """How long a slurmd takes to answer a request to register; None: as long as two small RPCs."""
         self._behind = (0, 0)
         """(due second, seconds by which its tick is seen late)."""
-        self._cycle_done = (0, 0)
-        """(end of the last cycle in ns, from which second on it counts as done)."""
+        self._told_end = (0, 0, 0)
+        """(end of the last cycle in ns, the second from which it counts as done, how long behind that)."""
         self._watched = 0
         """Nodes that a tick may change: looked at one by one."""
         self._well = 0
@@ -350,11 +350,12 @@ class Pings:
         if not self._asked_now and now_s < self._next_due_s + self._lateness():
             self._arm()
             return
-        done_s = self._cycle_done_s()
-        if now_s < done_s or ctld.env.now_ns < self._cycle_end_ns:
-            ctld.background.arm(Duty.PING, done_s)
+        done_s, shown_ns = self._cycle_done()
+        if ctld.env.now_ns < max(ctld.at_s(done_s) + shown_ns, self._cycle_end_ns):
+            ctld.background.arm(Duty.PING, done_s, shown_ns)
             return
-        if self.clock is not None and now_s > self._next_due_s:
+        clock = self.clock
+        if clock is not None and now_s > self._next_due_s and ctld.env.now_ns < ctld.at_s(now_s) + clock.lag_ns:
             now_s -= 1  # seen at the whole second, which time(NULL) does not show yet
         dead_s = self._last_tick_s - self.timeout_s if self._last_tick_s and self.timeout_s else 0
         self._asked_now = False
@@ -365,22 +366,23 @@ class Pings:
             self._cycle_end_ns = max(self._cycle_end_ns, ctld.env.now_ns)
         self._arm()
 
-    def _cycle_done_s(self) -> int:
-        """From which second on a new cycle may begin (ping_nodes.c is_ping_done()).
+    def _cycle_done(self) -> tuple[int, int]:
+        """From which second on a new cycle may begin (ping_nodes.c is_ping_done()), and how long behind its begin.
 
         26.05 also waits until the agent's update thread has run after the last answer (ping_updated). 22.05, which
         looks within seconds, may look in that second before the cycle ends.
         """
         unix_ns = self._cycle_end_ns + self.ctld.epoch_ns
         if not self.ctld.background.steady:
-            return unix_ns // SECOND
+            return unix_ns // SECOND, 0
         if self.clock is not None and self._last_tick_s:
-            if self._cycle_done[0] != unix_ns:
-                self._cycle_done = (unix_ns, unix_ns // SECOND + 1 + self.clock.told_late())
-            return self._cycle_done[1]
+            if self._told_end[0] != unix_ns:
+                shown_ns = self.clock.lag_ns if self.clock.told_between() else 0
+                self._told_end = (unix_ns, unix_ns // SECOND + 1 + self.clock.told_late(), shown_ns)
+            return self._told_end[1:]
         if self.ctld.conf.version == "26.05" and self._last_tick_s:
-            return self.nodes.update_s(unix_ns // SECOND)
-        return -(-unix_ns // SECOND)
+            return self.nodes.update_s(unix_ns // SECOND), 0
+        return -(-unix_ns // SECOND), 0
 
     def _ask_watched(self, dead_s: int, now_s: int) -> tuple[list[Node], list[Node]]:
         """The rules of ping_nodes() for each watched node: DOWN, asked to register, pinged, or left alone."""

@@ -82,10 +82,8 @@ class Scheduler:
         self._quiet_stamps = False
         self.serving = False
         self.clock: CoarseClock | None = None
-        """The host's coarse clock, where it is known: full passes come in their second or a second later."""
+        """The host's coarse clock, where it is known: what is due comes as that shows its second, or later by one."""
         self._late_full: Call | None = None
-        self.behind_ns = 0
-        """Since 24.11: a pass that a look asks for runs so long behind its whole second, or in the look itself."""
 
     def start(self) -> None:
         """slurmctld serves: the loop may ask for passes from now on; the backfill agent begins its first sleep."""
@@ -154,16 +152,17 @@ class Scheduler:
 
     def _arm(self) -> None:
         loop, full = self._looped, self._full_passes
+        shown_ns = self._shown_ns()
         if full is None:
             if self._queued:
-                loop.arm(Duty.SCHEDULE, self._last_sched_s + self._delay_s())
+                loop.arm(Duty.SCHEDULE, self._last_sched_s + self._delay_s(), shown_ns)
             return
         if self._ctld.now_s() >= self._full_at_s and self._full_look_is_over():
             self._full_at_s = full.coming_s()
         if self._queued:
-            loop.arm(Duty.SCHEDULE, self._loop_called_s() + self._delay_s())
+            loop.arm(Duty.SCHEDULE, self._loop_called_s() + self._delay_s(), shown_ns)
         if self.queue.has_pending:
-            loop.arm(Duty.SCHEDULE, self._full_at_s)
+            loop.arm(Duty.SCHEDULE, self._full_at_s, shown_ns)
 
     def _full_look_is_over(self) -> bool:
         """The look of the next full pass went by without one: nothing was pending."""
@@ -171,7 +170,11 @@ class Scheduler:
         now_s = ctld.now_s()
         if now_s != full_s:
             return now_s > full_s
-        return self._looped.has_come(self._looped.first_look_ns(full_s, ctld.at_s(full_s) - 1))
+        return self._looped.has_come(self._looped.first_look_ns(full_s, ctld.at_s(full_s) - 1, self._shown_ns()))
+
+    def _shown_ns(self) -> int:
+        """How long behind its begin a second is shown; 0 where no coarse clock is known."""
+        return self.clock.lag_ns if self.clock is not None else 0
 
     def _delay_s(self) -> int:
         """batch_sched_delay; until the first pass has read SchedulerParameters the compiled-in 3 s (_schedule())."""
@@ -185,20 +188,28 @@ class Scheduler:
         return max(self._last_sched_s, self._full_at_s - full.interval_s)
 
     def _at_look(self) -> None:
-        """The scheduling step of one look of the background loop."""
+        """The scheduling step of one look of the background loop, by the second that its clock shows."""
         now_s = self._ctld.now_s()
+        shown_s = self._shown_s(now_s)
         full = self._full_passes
-        if full is not None and now_s >= self._full_at_s and not self._seen_late(now_s):
-            self._call_full(full, self._behind_look_ns())
-        elif self._queued and now_s - self._loop_called_s() >= self._delay_s():
+        if full is not None and shown_s >= self._full_at_s and not self._seen_late(now_s):
+            self._call_full(full)
+        elif self._queued and not self._waits(now_s, shown_s):
             self._queued = 0
-            self._last_sched_s = now_s
-            self._schedule(full=False, not_before_ns=self._behind_look_ns())
+            self._last_sched_s = shown_s
+            self._schedule(full=False)
         self._arm()
 
-    def _behind_look_ns(self) -> int:
-        """When a pass that the look of now asks for runs at the earliest."""
-        return self._ctld.env.now_ns - self._ctld.costs.loop_lag_ns + self.behind_ns if self.behind_ns else 0
+    def _shown_s(self, now_s: int) -> int:
+        """What time(NULL) shows now: right behind a whole second the one before."""
+        ctld, clock = self._ctld, self.clock
+        return now_s if clock is None else now_s - seen_late(ctld.env.now_ns + ctld.epoch_ns, clock.lag_ns)
+
+    def _waits(self, now_s: int, shown_s: int) -> bool:
+        """A queued pass is not due, or is so in this very second and is seen at the next whole one."""
+        over_s = shown_s - self._loop_called_s() - self._delay_s()
+        just_shown = self.clock is not None and over_s == 0 and shown_s == now_s
+        return over_s < 0 or (just_shown and self.clock is not None and self.clock.late_in(now_s))
 
     def _call_full(self, full: Periodic, pass_ns: int = 0) -> None:
         """pass_ns: when the scheduling thread has it at the earliest."""
@@ -220,10 +231,10 @@ class Scheduler:
     def _full_at_last(self, _argument: object) -> None:
         """The thread asks time(NULL) itself (build_job_queue()): where it comes after the lag, it sees the second."""
         self._late_full = None
-        if self._full_passes is not None and self.clock is not None and self.serving:
-            behind_ns = self.behind_ns
-            caught_up = behind_ns >= self.clock.lag_ns
-            self._call_full(self._full_passes, self._ctld.env.now_ns + US + behind_ns if caught_up else 0)
+        if self._full_passes is not None and self.serving:
+            wakes_ns = self._ctld.costs.loop_lag_ns
+            caught_up = wakes_ns >= self._shown_ns()
+            self._call_full(self._full_passes, self._ctld.env.now_ns + US + wakes_ns if caught_up else 0)
             self._arm()
 
     def full_pass_then(self, lag_ns: int) -> None:
