@@ -72,12 +72,10 @@ def measured(
     if mark.pinned:
         return np.where(never, NEVER, mark.t_ns)
     if mark.looked:
-        pauses = (times - (mark.t_ns - mark.err_ns)) // (2 * mark.err_ns)
-        return np.where(never, NEVER, mark.t_ns + pauses * (2 * mark.err_ns))
+        return np.where(never, NEVER, _stamped(times, mark.t_ns, mark.err_ns))
     if mark.logged:
         written = draw.integers(-(mark.err_ns - HALF_MS), mark.err_ns - HALF_MS, times.shape, endpoint=True)
-        cells = (times + written - (mark.t_ns - HALF_MS)) // MS
-        return np.where(never, NEVER, mark.t_ns + cells * MS)
+        return np.where(never, NEVER, _stamped(times + written, mark.t_ns, HALF_MS))
     if mark.received:
         late = 0 if mark.calm else _late(mark.err_ns, times.shape, draw)
         return np.where(never, NEVER, times + late)
@@ -87,6 +85,13 @@ def measured(
         begin_ns = (mark.t_ns - HALF_SECOND + epoch_ns) % SECOND - epoch_ns
         moved = (moved - begin_ns) // SECOND * SECOND + HALF_SECOND + begin_ns
     return np.where(never, NEVER, moved)
+
+
+def _stamped(
+    times: np.ndarray[Any, np.dtype[np.int64]], stamp_ns: int, half_ns: int
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The stamps of these times where one stands for all within half_ns of it, and others at whole widths from it."""
+    return stamp_ns + (times - (stamp_ns - half_ns)) // (2 * half_ns) * (2 * half_ns)
 
 
 def _late(err_ns: int, shape: tuple[int, ...], draw: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -208,8 +208,9 @@ class Scheduler:
     def _waits(self, now_s: int, shown_s: int) -> bool:
         """A queued pass is not due, or is so in this very second and is seen at the next whole one."""
         over_s = shown_s - self._loop_called_s() - self._delay_s()
-        just_shown = self.clock is not None and over_s == 0 and shown_s == now_s
-        return over_s < 0 or (just_shown and self.clock is not None and self.clock.late_in(now_s))
+        if over_s or self.clock is None or shown_s != now_s:
+            return over_s < 0
+        return self.clock.late_in(now_s)
 
     def _call_full(self, full: Periodic, pass_ns: int = 0) -> None:
         """pass_ns: when the scheduling thread has it at the earliest."""
