@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurmtwin.contract.errors import EnvironmentMissingError
-from slurmtwin_e2e.kind.memory_growth import drop_caches, span, summary
+from slurmtwin_e2e.kind.memory_growth import drop_caches, pod, span, summary
 
 
 def test_a_span_lies_between_the_two_times_that_were_told() -> None:
@@ -27,6 +27,13 @@ def test_median_and_ends_are_told_in_milliseconds() -> None:
     assert (found["count"], found["median_ms"], found["least_ms"], found["most_ms"]) == (3, 200.0, 180.0, 385.0)
     assert found["each_ms"] == [200.0, 180.0, 385.0]
     assert summary([]) == {"count": 0, "each_ms": []}
+
+
+def test_a_pod_grows_within_the_limits_that_a_container_has() -> None:
+    """Docker's 512m is Kubernetes' 512Mi; with both limits it is Guaranteed, and it is never started again."""
+    spec = pod("grows-0", "kind-worker2", "26.05", "hog", "512m", "0.1")["spec"]
+    assert (spec["nodeName"], spec["restartPolicy"]) == ("kind-worker2", "Never")
+    assert spec["containers"][0]["resources"] == {"limits": {"memory": "512Mi", "cpu": "0.1"}}
 
 
 def test_a_cold_container_begins_with_no_clean_page_on_the_host(tmp_path: Path) -> None:

@@ -25,10 +25,13 @@ def behind_second(row: Row, epoch_ns: int) -> tuple[Interval, Interval]:
 
 def wakes(rows: Sequence[Row], epoch_ns: int) -> Iterator[tuple[Interval, Interval]]:
     """Whole seconds and the ticks that come sooner behind them than time(NULL) shows them: a second late, with the
-    loop's first look (models/slurmctld/coarse_clock.py). The others wait for the clock.
+    loop's first look (models/slurmctld/coarse_clock.py). The others wait for the clock. Behind a kill they may wait for
+    a silent node as well, so the clock is that of the ticks before, as in a fault run.
     """
     ticks = [row for row in rows if row.kind == "node.pinged" and row.value]
-    lag_ns = clock_lag_ns((row.t_ns for row in ticks), epoch_ns)
+    fault = next((place for place, row in enumerate(rows) if row.kind == "fault.injected"), len(rows))
+    undisturbed = [row.t_ns for row in rows[:fault] if row.kind == "node.pinged" and row.value]
+    lag_ns = clock_lag_ns(undisturbed, epoch_ns, (row.t_ns for row in ticks[len(undisturbed) :]))
     for row in ticks:
         if seen_late(row.t_ns + row.t_err_ns + epoch_ns, lag_ns + row.t_err_ns):
             yield behind_second(row, epoch_ns)

@@ -58,11 +58,12 @@ OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
     "Intel(R) Xeon(R) Processor": (
         (0, Path(__file__).with_name("pod_durations_xeon.json")),
         (1_795_912_200 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29.json")),
+        (1_795_940_100 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_0815.json")),
     ),
 }
 """Processor -> (unix ns, file) of the quiet runs on hosts that have it since that time, the last that matches; the
 files above are of AMD EPYC. A pod's container starts in half the time there, Slurm's daemons in three quarters
-(docs/fault-verdicts.md). Since 29 November 2026, 00:30 UTC, the host is another one."""
+(docs/fault-verdicts.md). Since 29 November 2026, 00:30 UTC, the host is another one, and since 08:15 one more."""
 BATCH_FILES: Final = (
     POD_DURATIONS_FILE,
     *(path for _, path in EARLIER_BATCHES + LATER_BATCHES),
@@ -179,6 +180,12 @@ def _rounds(start_ms: float) -> dict[str, tuple[float, float]]:
 
 
 _ON_XEON: Final = {"container-start-behind": (100.0, 0.12), "pre-stop": (293.0, 0.22)}
+_ON_XEON_29: Final = {
+    **_ON_XEON,
+    "node-down": (0.25, 0.9),
+    "supervisor-spawn": (13.0, 0.33),
+    "slurmd-again": (16.0, 0.0),
+}
 _SUPERVISED: Final = {"supervisor-start": (125.0, 0.18)}
 _BUSY_DOWN: Final = {"node-down": (1.2, 0.8)}
 _LOADED: Final = {
@@ -205,14 +212,8 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "pre-stop": (475.0, 0.22),
         "stop-told": (361.0, 0.3),
     },
-    "pod_durations_xeon_2026_11_29.json": {
-        **_standby(67.0),
-        **_ON_XEON,
-        "node-down": (0.25, 0.9),
-        "dispatcher-wake": (1.2, 0.26),
-        "supervisor-spawn": (13.0, 0.33),
-        "slurmd-again": (16.0, 0.0),
-    },
+    "pod_durations_xeon_2026_11_29.json": {**_standby(67.0), **_ON_XEON_29, "dispatcher-wake": (1.2, 0.26)},
+    "pod_durations_xeon_2026_11_29_0815.json": {**_standby(71.1), **_ON_XEON_29},
     "pod_durations_xeon.json": {
         **_ON_XEON,
         **_BUSY_DOWN,
@@ -295,7 +296,8 @@ slurmctld's start), and by slurmctld's start alone in the hours behind and on 21
 On the Xeon of 29 November supervisord had slurmd back 27 and 33 ms beyond its rounds (26.05, 36 and 24 restarts beside
 two idle clusters) and 26 and 24 (22.05), where without a cluster, on a host that slept meanwhile, 26.05 took 70
 (docs/surprises.md). dispatcher-wake is that of the 16 submissions before the faults of its eight runs of
-x83-cluster-lost."""
+x83-cluster-lost. The one of 08:15 UTC that day has the other's supervised restarts and node-down; nothing recorded on
+it draws them but node-down."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "stepd.lingers": (6, 800),
     "slurmctld.orders_first": (8, 32),

@@ -164,6 +164,18 @@ def test_ticks_sooner_than_the_clock_shows_their_second_tell_when_the_loop_wakes
     assert spans == [(-0.25, 1.25), (0.75, 2.25)]
 
 
+def test_ticks_behind_a_kill_do_not_tell_that_the_clock_is_hardly_behind() -> None:
+    """Five at whole seconds, where two before it show 4 ms: those five are the loop's wakes, not the clock's."""
+    ticks = [(7, 4), (27, 4), (47, 0), (67, 0), (87, 0), (107, 0), (127, 0)]
+    events = [
+        Event(s * SECOND + ms * MS + MS // 2, Kind.NODE_PINGED, "slurmctld", node="w-0", value=1, t_err_ns=750_000)
+        for s, ms in ticks
+    ]
+    killed = [*events[:2], Event(30 * SECOND, Kind.FAULT_INJECTED, "faults", detail={"kind": "kill"}), *events[2:]]
+    assert len(list(wakes(list(rows_of_events(killed)), 0))) == 5
+    assert len(list(wakes(list(rows_of_events(events)), 0))) == 0
+
+
 def test_an_answer_to_a_request_to_register_is_that_nodes_own() -> None:
     """Not one of several nodes, which share the host, not another node's, and none that came with the request."""
     rows = []

@@ -106,7 +106,9 @@ def test_a_pass_that_is_due_waits_for_the_clock_or_comes_a_second_late_as_ticks_
 
 
 def test_ticks_are_late_the_oftener_the_more_the_host_has_to_do() -> None:
-    """coarse_clock.SEEN_LATE and SEEN_LATE_LOADED: all runs in pods before their first fault."""
+    """coarse_clock.SEEN_LATE and SEEN_LATE_LOADED: all runs in pods before their first fault. A batch that comes behind a
+    calibration of all may move its shares by a sixth of what their counts leave open.
+    """
     counted = defaultdict(Counter[str])
     for manifest in sorted(RECORDINGS.glob("*/26.05/pods/*/manifest.json")):
         history = load_run(manifest.parent)
@@ -120,7 +122,9 @@ def test_ticks_are_late_the_oftener_the_more_the_host_has_to_do() -> None:
             shown = lag_ns - MS // 2 <= behind_ns < lag_ns + 4 * MS
             counted["loaded" if loaded else "calm"]["late" if behind_ns < 2 * MS else "shown" if shown else "-"] += 1
     found = [(one["late"], one["late"] + one["shown"]) for one in (counted["calm"], counted["loaded"])]
-    assert found == [SEEN_LATE, SEEN_LATE_LOADED]
+    for seen, law in zip(found, (SEEN_LATE, SEEN_LATE_LOADED), strict=True):
+        assert seen >= law
+        assert seen[0] / seen[1] == pytest.approx(law[0] / law[1], abs=0.002)
 
 
 def ticks_before_fault(rows: Sequence[Row]) -> Iterator[int]:

@@ -110,7 +110,7 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
     assert len(calm_ms) >= 1502
     assert len(other_ms) >= 350
     percentile = statistics.quantiles(calm_ms, n=20)[-1]
-    assert percentile == pytest.approx(10.7, abs=0.5)
+    assert percentile == pytest.approx(9.8, abs=0.5)
     assert statistics.quantiles(other_ms, n=20)[-1] > 4 * percentile
     steps = [(place + 0.5) / 50 for place in range(50)]
     asked, told = ([(low + part * (high - low)) / MS for part in steps] for low, high in (REQUEST_NS, WATCH_NS))
@@ -118,14 +118,42 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
     assert statistics.quantiles(twins_ms, n=20)[-1] == pytest.approx(15.5, abs=0.3)
 
 
+def test_slurm_operator_takes_back_that_its_workers_are_ready() -> None:
+    """docs/surprises.md: in half of the runs under it, before a first fault, seven of eight right behind a status of the
+    set. They are ready again by the kubelet's next sweep over its statuses, at any time of its 10 s."""
+    runs_seen, apart_ms, unready_s = 0, [], []
+    for _, rows in runs("*/*/pods/*", "slinky"):
+        runs_seen += 1
+        fault = first(rows, "fault.injected")
+        watched = [row for row in rows if row.actor == "collector"]
+        status_ns = [row.t_ns for row in watched if row.kind == "object.changed"]
+        ready, gone, back_s = set(), {}, []
+        for row in watched:
+            if row.kind not in ("pod.ready", "pod.unready") or row.details.get("app") != "slurmd":
+                continue
+            pod = str(row.details["pod"])
+            if row.kind == "pod.ready":
+                ready.add(pod)
+                if pod in gone:
+                    back_s.append((row.t_ns - gone.pop(pod)) / SECOND)
+            elif pod in ready and (fault is None or row.t_ns < fault.t_ns):
+                gone[pod] = row.t_ns
+                apart_ms.append(min((row.t_ns - at for at in status_ns if at <= row.t_ns), default=SECOND) / MS)
+        unready_s.extend(back_s[:1])
+    assert len(unready_s) / runs_seen == pytest.approx(0.52, abs=0.05)
+    assert 0 < min(unready_s) < max(unready_s) < 10.4
+    assert statistics.quantiles(unready_s, n=4) == pytest.approx([2.5, 5, 7.5], abs=1)
+    assert sum(ms < 100 for ms in apart_ms) / len(apart_ms) == pytest.approx(0.88, abs=0.05)
+
+
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
-    """docs/surprises.md: of quiet runs of twenty-three batches, one in a hundred of them by more than 20 ms."""
+    """docs/surprises.md: of quiet runs of twenty-four batches, one in a hundred of them by more than 20 ms."""
     batches: dict[str, list[float]] = {}
     for name in ("quiet-restarts", "quiet-deleted", "quiet-operated"):
         for folder, rows in runs(f"{name}/26.05/pods/*"):
             took_ms = [began[0] - due[0] for due, began in relists(rows)]
             batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
-    assert len(batches) == 23
+    assert len(batches) == 24
     medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
     assert 2.1 < min(medians) < max(medians) < 3.4
     assert 2.6 < min(means) < max(means) < 5.5
@@ -134,7 +162,7 @@ def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "quartiles_ms"), [("quiet-deleted", [8.2, 22.3, 36.7]), ("quiet-operated", [33, 73, 105])]
+    ("name", "quartiles_ms"), [("quiet-deleted", [8.8, 22.3, 36.7]), ("quiet-operated", [33, 73, 105])]
 )
 def test_pods_that_end_together_are_cleaned_up_one_after_the_other(name: str, quartiles_ms: list[float]) -> None:
     """docs/surprises.md: one or two at a time, and up to eight."""
@@ -178,7 +206,7 @@ def test_pods_behind_a_forced_deletion_are_bound_a_little_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dead_ms", "living_ms"), [("x46-pod-force-deleted", 92, 38), ("quiet-replaced", 68, 35)]
+    ("name", "dead_ms", "living_ms"), [("x46-pod-force-deleted", 92, 38), ("quiet-replaced", 66, 35)]
 )
 def test_a_pod_is_made_anew_later_where_slurmd_is_dead_before_that(name: str, dead_ms: int, living_ms: int) -> None:
     """docs/surprises.md: behind a forced deletion the kubelet and the controller share the host's CPUs."""

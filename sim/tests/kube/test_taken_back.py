@@ -105,6 +105,6 @@ def test_how_many_runs_have_such_workers_and_such_lists() -> None:
         if pods is not None and pods.operator == "slinky" and not path.stem.startswith("quiet"):
             folders = sorted((SCENARIOS / "recordings" / path.stem / "26.05" / "pods").glob("*"))
             found += [start_times(path.stem, folder.name) for folder in folders]
-    assert len(found) == 186
-    assert sum(bool(times.taken_back) for times in found) == 30
+    assert len(found) == 196
+    assert sum(bool(times.taken_back) for times in found) == 32
     assert sum(reserved_first(times) for times in found) == 5
