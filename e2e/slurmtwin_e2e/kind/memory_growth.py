@@ -94,7 +94,7 @@ def measure_pods(cluster: Cluster, version: str, what: str, count: int, memory: 
             uid = _ended(api, f"{path}/{name}")
             shell = NodeShell(node)
             try:
-                log = shell.run(f"cat /var/log/pods/{NAMESPACE}_{name}_{uid}/grows/0.log").text
+                log = shell.run(f"grep ' stdout ' /var/log/pods/{NAMESPACE}_{name}_{uid}/grows/0.log").text
             finally:
                 shell.close()
             told = heard_ns(log)

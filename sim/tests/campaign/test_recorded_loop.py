@@ -106,7 +106,7 @@ def test_a_pass_that_is_due_waits_for_the_clock_or_comes_a_second_late_as_ticks_
 
 
 def test_ticks_are_late_the_oftener_the_more_the_host_has_to_do() -> None:
-    """coarse_clock.SEEN_LATE and SEEN_LATE_LOADED: all runs in pods before their first fault. A batch that comes behind a
+    """coarse_clock.SEEN_LATE and SEEN_LATE_LOADED: all runs in pods before their first fault. A batch behind a
     calibration of all may move its shares by a sixth of what their counts leave open.
     """
     counted = defaultdict(Counter[str])

@@ -119,8 +119,8 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
 
 
 def test_slurm_operator_takes_back_that_its_workers_are_ready() -> None:
-    """docs/surprises.md: in half of the runs under it, before a first fault, seven of eight right behind a status of the
-    set. They are ready again by the kubelet's next sweep over its statuses, at any time of its 10 s."""
+    """docs/surprises.md: in half of the runs under it, before a first fault, seven of eight right behind a status of
+    the set. They are ready again by the kubelet's next sweep over its statuses, at any time of its 10 s."""
     runs_seen, apart_ms, unready_s = 0, [], []
     for _, rows in runs("*/*/pods/*", "slinky"):
         runs_seen += 1
