@@ -29,9 +29,11 @@ def wakes(rows: Sequence[Row], epoch_ns: int) -> Iterator[tuple[Interval, Interv
     a silent node as well, so the clock is that of the ticks before, as in a fault run.
     """
     ticks = [row for row in rows if row.kind == "node.pinged" and row.value]
-    fault = next((place for place, row in enumerate(rows) if row.kind == "fault.injected"), len(rows))
-    undisturbed = [row.t_ns for row in rows[:fault] if row.kind == "node.pinged" and row.value]
-    lag_ns = clock_lag_ns(undisturbed, epoch_ns, (row.t_ns for row in ticks[len(undisturbed) :]))
+    fault_ns = next((row.t_ns for row in rows if row.kind == "fault.injected"), rows[-1].t_ns + 1)
+    looks: tuple[list[int], list[int]] = [], []
+    for row in ticks:
+        looks[row.t_ns >= fault_ns].append(row.t_ns)
+    lag_ns = clock_lag_ns(looks[0], epoch_ns, looks[1])
     for row in ticks:
         if seen_late(row.t_ns + row.t_err_ns + epoch_ns, lag_ns + row.t_err_ns):
             yield behind_second(row, epoch_ns)

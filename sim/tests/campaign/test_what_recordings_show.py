@@ -118,34 +118,6 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
     assert statistics.quantiles(twins_ms, n=20)[-1] == pytest.approx(15.5, abs=0.3)
 
 
-def test_slurm_operator_takes_back_that_its_workers_are_ready() -> None:
-    """docs/surprises.md: in half of the runs under it, before a first fault, seven of eight right behind a status of
-    the set. They are ready again by the kubelet's next sweep over its statuses, at any time of its 10 s."""
-    runs_seen, apart_ms, unready_s = 0, [], []
-    for _, rows in runs("*/*/pods/*", "slinky"):
-        runs_seen += 1
-        fault = first(rows, "fault.injected")
-        watched = [row for row in rows if row.actor == "collector"]
-        status_ns = [row.t_ns for row in watched if row.kind == "object.changed"]
-        ready, gone, back_s = set(), {}, []
-        for row in watched:
-            if row.kind not in ("pod.ready", "pod.unready") or row.details.get("app") != "slurmd":
-                continue
-            pod = str(row.details["pod"])
-            if row.kind == "pod.ready":
-                ready.add(pod)
-                if pod in gone:
-                    back_s.append((row.t_ns - gone.pop(pod)) / SECOND)
-            elif pod in ready and (fault is None or row.t_ns < fault.t_ns):
-                gone[pod] = row.t_ns
-                apart_ms.append(min((row.t_ns - at for at in status_ns if at <= row.t_ns), default=SECOND) / MS)
-        unready_s.extend(back_s[:1])
-    assert len(unready_s) / runs_seen == pytest.approx(0.52, abs=0.05)
-    assert 0 < min(unready_s) < max(unready_s) < 10.4
-    assert statistics.quantiles(unready_s, n=4) == pytest.approx([2.5, 5, 7.5], abs=1)
-    assert sum(ms < 100 for ms in apart_ms) / len(apart_ms) == pytest.approx(0.88, abs=0.05)
-
-
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
     """docs/surprises.md: of quiet runs of twenty-four batches, one in a hundred of them by more than 20 ms."""
     batches: dict[str, list[float]] = {}
