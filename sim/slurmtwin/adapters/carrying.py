@@ -27,6 +27,8 @@ class Carrying:
     """The first process ended a pass that wrote a status then, as recorded: its queue stands on that one."""
     taken_back: Mapping[str, int] = field(default_factory=dict)
     """Pod's name -> when it was written to be not ready, by that pass or one before it, which had found it so."""
+    commented: tuple[str, ...] = ()
+    """Pods whose Slurm nodes had a comment when that pass ended."""
     write: Callable[[], int] = lambda: 0
     """A write of such a status or state, one behind the other at a pass's end."""
     written: Callable[[], int] = lambda: 0

@@ -16,6 +16,7 @@ from slurmtwin.adapters.carrying import Carrying, elected_in_ns
 from slurmtwin.adapters.manifests import HASH
 from slurmtwin.adapters.patches import DEADLINE, FINALIZER, PLACED, dated, placed, unready
 from slurmtwin.adapters.performing import Performer
+from slurmtwin.adapters.pod_info import Chain, Writing, at_the_end
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
 from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import MS
@@ -144,6 +145,8 @@ class _Deciding:
     """As it found them when it began."""
     status: Mapping[str, Any] | None
     """Where it is to be written behind its lists."""
+    chains: list[Chain]
+    """What it writes on Slurm nodes before that."""
     failed: bool
     """slurmrestd was away, and the design gives such a pass up."""
     turn: int
@@ -221,6 +224,8 @@ class _Process:
         """
         self._turn += 1
         self._queue = self._new_queue()
+        machines = {view.name: view.kube_node for item in self.sets for view in self._look(item)[0]}
+        self._port.comments_are({name: machines[name] for name in self._carrying.commented if name in machines})
         others, decided = self._other_states(self._port.states()).union(self._carrying.taken_back), self._decided
         for item in self.sets:
             labels: list[a.Action] = []
@@ -335,11 +340,13 @@ class _Process:
         failed = self._o._switches.rest_down == "stop-pass" and slurm.answer == "away"
         marks_pods, actions = self._carrying.marks_pods, list(made.actions)
         labels: list[a.Action] = [action for action in actions if marks_pods and isinstance(action, a.LabelPod)]
+        chains: list[Chain] = []
         if marks_pods:  # slurm-operator undrains the pods it keeps, then takes others (doPodScale()); labels come last
+            actions, chains = at_the_end(actions, slurm.nodes)
             actions = [action for action in actions if not isinstance(action, a.LabelPod)]
             actions.sort(key=lambda action: not isinstance(action, a.ResumeNode))
         later = None if dict(item.status) == status else status
-        deciding = _Deciding(item, made, labels, looked[0], later, failed, self._turn, finished)
+        deciding = _Deciding(item, made, labels, looked[0], later, chains, failed, self._turn, finished)
         self._decided = deciding
         acted = partial(self._acted, deciding)
 
@@ -417,11 +424,15 @@ class _Process:
     def _changed(self, deciding: _Deciding) -> None:
         """The last change of a node is in a list."""
         self._place(deciding.item, deciding.pods)
-        self._port.settle(partial(self._settled, deciding))
+        writing = Writing(
+            self._performer, self._port, deciding.item, deciding.chains, lambda: deciding.turn == self._turn,
+            partial(self._settled, deciding),
+        )  # fmt: skip
+        self._port.settle(writing.begin)
 
-    def _settled(self, deciding: _Deciding, states: tuple[SlurmNode, ...]) -> None:
+    def _settled(self, deciding: _Deciding, states: tuple[SlurmNode, ...], good: bool) -> None:
         """Nodes were listed anew, as they are here: the status is written, then conditions of pods, one by one, then
-        labels.
+        labels. good: their comments were written.
 
         Status and labels are those of the first list, where slurm-operator looks once more.
         """
@@ -434,7 +445,10 @@ class _Process:
             self._write_status(item, status)
         self._write_conditions(item, deciding.pods, others)
         told = status is not None and item.status.get("status") != status["status"]
-        over = partial(self._over, deciding, len(others))
+
+        def over(labelled: bool) -> None:
+            self._over(deciding, len(others), labelled and good)
+
         self._one_by_one(len(others) + told, lambda: self._label(item, deciding.labels, over))
 
     def _one_by_one(self, writes: int, then: Callable[[], None]) -> None:

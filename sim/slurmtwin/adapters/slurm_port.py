@@ -152,7 +152,15 @@ class SlurmPort:
         (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.) done: is given the nodes
         as that list has them, which may be most of a second old.
         """
-        listed_ns, lists_ns = self._lists_ns(1 + self._behind)
+        self._read_behind(1 + self._behind, done)
+
+    def read_changed(self, done: Callable[[tuple[SlurmNode, ...]], None]) -> None:
+        """Changes that were made beside each other are back: done is given the nodes as they were read for them."""
+        self._read_behind(self._behind, done)
+
+    def _read_behind(self, count: int, done: Callable[[tuple[SlurmNode, ...]], None]) -> None:
+        """So many lists, one behind the other, and what is read off the last."""
+        listed_ns, lists_ns = self._lists_ns(count)
         self._behind = 0
         if self._informing is None or not lists_ns:
             done(self.states())
@@ -412,34 +420,37 @@ class SlurmPort:
                 return f"slurmctld knows no node {node}"
             return ctld.nodes_lifecycle.update(found, state, reason) or ""
 
-        self._change(change, done)
+        self._change(change, done, self._calls.change())
 
     def comment(self, node: str, text: str, done: Callable[[str], None]) -> None:
-        """Comment of a node."""
+        """Comment of a node: with slurm-client nothing is written on its pod beside it."""
 
         def change(_ctld: Slurmctld) -> str:
             self._comments[node] = text
             self._commented.add(node)
             return ""
 
-        self._change(change, done, waits=0)
+        self._change(change, done, self._calls.look())
+
+    def comments_are(self, comments: dict[str, str]) -> None:
+        """Comments of all nodes, as a recorded operator has written them."""
+        before, self._comments = self._comments, dict(comments)
+        self._commented |= {name for name in before.keys() | comments.keys() if before.get(name) != comments.get(name)}
 
     def delete(self, node: str, done: Callable[[str], None]) -> None:
         """Delete the record of a dynamic node."""
-        self._change(lambda ctld: delete_nodes(self._cluster, ctld, node) or "", done)
+        self._change(lambda ctld: delete_nodes(self._cluster, ctld, node) or "", done, self._calls.change())
 
-    def _change(self, change: Callable[[Slurmctld], str], done: Callable[[str], None], waits: int = 1) -> None:
-        """waits: how many lists the pass waits for, for it; the status at its end writes comments beside each other.
-
-        What is changed next is changed behind them: an update reads its object anew (slurm-client client.go Update()).
-        """
+    def _change(self, change: Callable[[Slurmctld], str], done: Callable[[str], None], takes_ns: int) -> None:
+        """The pass waits for a list for it: what is changed next is changed behind that, as an update reads its object
+        anew (slurm-client client.go Update())."""
         _, lists_ns = self._lists_ns(self._behind)
         self._behind = 0
-        self._clock.call_in(lists_ns + self._calls.change(), self._do, (change, done, waits))
+        self._clock.call_in(lists_ns + takes_ns, self._do, (change, done))
 
-    def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None], int]) -> None:
-        change, done, waits = order
-        self._behind = waits
+    def _do(self, order: tuple[Callable[[Slurmctld], str], Callable[[str], None]]) -> None:
+        change, done = order
+        self._behind = 1
         ctld = self._cluster.ctld
         if self._serves() != "fresh" or ctld is None:
             done("slurmrestd does not answer")

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
+from slurmtwin.adapters.slurm_lists import NEVER_NS
+from slurmtwin.campaign.recorded_comments import commented, informed_from_ns
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.cluster_faults import WAITING
 from slurmtwin.contract.errors import InputError
@@ -84,6 +86,9 @@ class RecordedStarts:
         """Node set -> the generation of its spec that was seen last."""
         self._status: tuple[str, int] = ("", 0)
         """The node set whose status was written last, and when."""
+        self._statuses: list[int] = []
+        self._ready: dict[str, list[tuple[int, int]]] = {}
+        """Worker's pod -> from when to when it was ready, as far as is known."""
         self._unready: dict[str, tuple[int, int]] = {}
         """Worker's pod -> from when it was not ready though it had been, and until when as far as is known."""
         self._sweeps: dict[str, int] = {}
@@ -218,6 +223,7 @@ class RecordedStarts:
         if self._generations.get(name) == generation:
             self._stood["told_ns"] = at_ns
             self._status = (name, at_ns)
+            self._statuses.append(at_ns)
         self._generations[name] = generation
 
     def _marked(self, pod: str, at_ns: int) -> None:
@@ -228,8 +234,13 @@ class RecordedStarts:
 
     def _readiness(self, pod: str, ready: bool, node: str, at_ns: int) -> None:
         """A worker's pod that was ready is not, by what its operator wrote, or its kubelet has put that right."""
+        times = self._ready.setdefault(pod, [])
+        if ready:
+            times.append((at_ns, NEVER_NS))
+        elif times:
+            times[-1] = times[-1][0], at_ns
         if not ready:
-            self._unready[pod] = at_ns, 1 << 62
+            self._unready[pod] = at_ns, NEVER_NS
         elif pod in self._unready:
             self._unready[pod] = self._unready[pod][0], at_ns
             self._sweeps[kube_node(node)] = at_ns - TOLD_AGAIN_NS
@@ -240,6 +251,12 @@ class RecordedStarts:
             return {}
         end_ns = self._stood["told_ns"] + MARKS_NS
         return self._called({pod: since for pod, (since, until) in self._unready.items() if since <= end_ns < until})
+
+    def _commented(self) -> tuple[str, ...]:
+        """Workers whose nodes have a comment then."""
+        informed_ns = informed_from_ns(self._firsts.get("rest_ns"), self._firsts.get("made_ns"))
+        named = self._called({pod: pod for pod in commented(self._statuses, self._ready, informed_ns)})
+        return tuple(named)
 
     def _first(self, field: str, at_ns: int) -> None:
         self._firsts[field] = min(at_ns, self._firsts.get(field, at_ns))
@@ -285,6 +302,7 @@ class RecordedStarts:
             "probed_ns": self._called(self._probes),
             "round_ns": round_ns,
             "taken_back": self._taken_back(),
+            "commented": self._commented(),
             "swept_ns": self._sweeps,
             **self._stood,
         }

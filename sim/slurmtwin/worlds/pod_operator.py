@@ -240,7 +240,7 @@ class OperatorPart:
             Carrying(
                 poll_ns=poll_ns, poll_phase=self._poll_phase(poll_ns),
                 told_ns=world.start_times.told_ns if lists else None, marks_pods=lists,
-                taken_back=world.start_times.taken_back,
+                taken_back=world.start_times.taken_back, commented=world.start_times.commented,
                 write=patch, written=self._written if lists else _at_once,
                 event=world.draw("operator-event"), heard_late=self._heard_late(),
                 gather=(lambda: self._told() // 4) if lists else (lambda: GATHER_NS),

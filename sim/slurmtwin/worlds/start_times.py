@@ -49,6 +49,8 @@ class StartTimes:
     taken_back: Mapping[str, int] = field(default_factory=dict)
     """Worker (named as in pod_node) that is not ready when that pass ends, though it had been -> since when: it or one
     before it wrote the worker's conditions as it had found them."""
+    commented: tuple[str, ...] = ()
+    """Workers (named as in pod_node) whose Slurm nodes have their comment when that pass ends."""
     swept_ns: Mapping[str, int] = field(default_factory=dict)
     """Kubernetes node -> a sweep of its kubelet over the statuses of its pods, which made such a worker ready again."""
     submit_ns: Mapping[int, int] = field(default_factory=dict)
