@@ -17,7 +17,7 @@ from slurmtwin.adapters.manifests import HASH
 from slurmtwin.adapters.patches import DEADLINE, FINALIZER, PLACED, dated, placed, unready
 from slurmtwin.adapters.performing import Performer
 from slurmtwin.adapters.pod_info import Chain, Writing, at_the_end
-from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
+from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_states
 from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import MS
 from slurmtwin.engine.daemon_clock import DaemonClock
@@ -487,7 +487,7 @@ class _Process:
     def _other_states(self, states: tuple[SlurmNode, ...]) -> frozenset[str]:
         """Nodes whose state is another one: it is written as conditions of their pods."""
         before, self._o.said = self._o.said, states
-        return frozenset() if states is before else other_records(before, states)
+        return frozenset() if states is before else other_states(before, states)
 
     def _write_status(self, item: Custom, status: Mapping[str, Any], done: Callable[[Any], None] | None = None) -> None:
         key = f"NodeSet/{item.meta.key}"

@@ -134,13 +134,20 @@ class NodeSetViews:
         self._whole, self._new_pods, self._new_nodes = False, {}, {}
 
 
-def other_records(before: tuple[SlurmNode, ...], now: tuple[SlurmNode, ...]) -> frozenset[str]:
-    """Names of those of now that no record of before equals; most are the very objects that stood in their places."""
+def other_states(before: tuple[SlurmNode, ...], now: tuple[SlurmNode, ...]) -> frozenset[str]:
+    """Names of those of now whose state, flags or reason no record of before has: what conditions of pods are made of
+    (slurmcontrol.go CalculateNodeStatus()). Most records are the very objects that stood in their places.
+    """
     if len(before) == len(now):
         moved = list(compress(count(), map(is_not, before, now)))
         if all(before[place].name == now[place].name for place in moved):
-            return frozenset([now[place].name for place in moved if before[place] != now[place]])
-    return frozenset([record.name for record in set(now) - set(before)])
+            return frozenset([now[place].name for place in moved if _said(before[place]) != _said(now[place])])
+    said = {_said(record) for record in before}
+    return frozenset([record.name for record in now if _said(record) not in said])
+
+
+def _said(record: SlurmNode) -> tuple[str, str, tuple[str, ...], str]:
+    return record.name, record.state, record.flags, record.reason
 
 
 def _set_of(pod: Pod) -> str | None:

@@ -152,20 +152,20 @@ class SlurmPort:
         (slurm-operator nodeset_sync_status.go RefreshNodeCache(), client.go WaitRefreshCache.) done: is given the nodes
         as that list has them, which may be most of a second old.
         """
-        self._read_behind(1 + self._behind, done)
+        self._read_behind(1 + self._behind, self._informing.reads() if self._informing is not None else 0, done)
 
     def read_changed(self, done: Callable[[tuple[SlurmNode, ...]], None]) -> None:
         """Changes that were made beside each other are back: done is given the nodes as they were read for them."""
-        self._read_behind(self._behind, done)
+        self._read_behind(self._behind, 0, done)
 
-    def _read_behind(self, count: int, done: Callable[[tuple[SlurmNode, ...]], None]) -> None:
-        """So many lists, one behind the other, and what is read off the last."""
+    def _read_behind(self, count: int, reads_ns: int, done: Callable[[tuple[SlurmNode, ...]], None]) -> None:
+        """So many lists, one behind the other, and what is read off the last, which takes reads_ns."""
         listed_ns, lists_ns = self._lists_ns(count)
         self._behind = 0
         if self._informing is None or not lists_ns:
             done(self.states())
             return
-        self._clock.call_in(listed_ns, self._listed_last, (lists_ns - listed_ns + self._informing.reads(), done))
+        self._clock.call_in(listed_ns, self._listed_last, (lists_ns - listed_ns + reads_ns, done))
 
     def _listed_last(self, waiting: tuple[int, Callable[[tuple[SlurmNode, ...]], None]]) -> None:
         wait_ns, done = waiting

@@ -20,6 +20,8 @@ DIRECT_NS: Final = 50 * MS
 """Without informers a status stands so long behind the begin of its pass, at the least."""
 TAKEN_BACK_NS: Final = 150 * MS
 """A pod that a pass had found not ready is so again within that of its status."""
+STALE_NS: Final = 250 * MS
+"""A pass right behind one that took a pod back may not have heard of it (x22-slinky #15, x33-slinky #26)."""
 Times = Sequence[tuple[int, int]]
 """From when to when a pod was ready, nanoseconds."""
 
@@ -50,16 +52,21 @@ def _found(fresh: Mapping[str, Times], status_ns: int) -> Sequence[str]:
     """
     batches = len(slow_start(list(fresh)))
     for comments in range(1, batches + 1):
+        begin_ns = status_ns - (LISTS + comments) * SECOND
+        for stale_ns in (0, STALE_NS):
+            pods = _ready(fresh, begin_ns, stale_ns)
+            if pods and len(slow_start(pods)) == comments:
+                return pods
+    for comments in range(1, batches + 1):
         pods = _ready(fresh, status_ns - (LISTS + comments) * SECOND)
-        if pods and len(slow_start(pods)) <= comments:
-            return pods
-    pods = _ready(fresh, status_ns - (LISTS + 1) * SECOND)
-    return pods[:1]
+        if pods:
+            return pods[:1]
+    return []
 
 
-def _ready(fresh: Mapping[str, Times], at_ns: int) -> list[str]:
-    """Pods that are ready then, the first one first."""
-    since = {pod: begin for pod, times in fresh.items() for begin, end in times if begin <= at_ns < end}
+def _ready(fresh: Mapping[str, Times], at_ns: int, stale_ns: int = 0) -> list[str]:
+    """Pods that are ready then, or were so long before, the first one first."""
+    since = {pod: begin for pod, times in fresh.items() for begin, end in times if begin <= at_ns < end + stale_ns}
     return sorted(since, key=lambda pod: (since[pod], pod))
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmtwin.adapters.operator_process import Looked, _Process
-from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_records
+from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_states
 from slurmtwin.adapters.views import NODE_SET
 from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.scenario import load_scenario
@@ -53,7 +53,18 @@ def test_records_that_changed_are_named_as_sets_would(old: list[int], new: list[
         else SlurmNode(f"w-{place + shift}", f"S{state}")
         for place, state in enumerate(new)
     )  # fmt: skip
-    assert other_records(before, now) == {record.name for record in set(now) - set(before)}
+    assert other_states(before, now) == {record.name for record in set(now) - set(before)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [({"state": "DOWN"}, True), ({"flags": ("DRAIN",)}, True), ({"reason": "r"}, True),
+     ({"comment": "worker3"}, False), ({"registered_ns": 1}, False)],
+)  # fmt: skip
+def test_what_conditions_of_pods_do_not_say_is_no_other_state(changed: dict[str, Any], told: bool) -> None:
+    """A comment, or a slurmd that registered again, brings no write of a pod."""
+    before = SlurmNode("w-0", "IDLE")
+    assert other_states((before,), (replace(before, **changed),)) == ({"w-0"} if told else set())
 
 
 def seconds(core: Core) -> list[int]:

@@ -46,10 +46,10 @@ def settled(monkeypatch: pytest.MonkeyPatch, written_ns: int = 0) -> list[tuple[
     began: dict[int, int] = {}
     begun, over = _Process._settled, _Process._over
 
-    def begin(process: _Process, deciding: Any, states: Any) -> None:
+    def begin(process: _Process, deciding: Any, states: Any, good: bool) -> None:
         process._carrying = replace(process._carrying, write=lambda: WRITE_NS, written=lambda: written_ns)
         began[id(deciding)] = process.clock.now_ns
-        begun(process, deciding, states)
+        begun(process, deciding, states, good)
 
     def end(process: _Process, deciding: Any, others: int, good: bool) -> None:
         if id(deciding) in began:
