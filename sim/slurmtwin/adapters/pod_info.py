@@ -40,11 +40,13 @@ def at_the_end(actions: Iterable[a.Action], nodes: Iterable[SlurmNode]) -> tuple
     whose pod has moved."""
     actions = list(actions)
     comments = {action.node: action for action in actions if isinstance(action, a.CommentNode)}
+    if not comments:
+        return actions, []
     down = {node.name for node in nodes if node.state == "DOWN"} & comments.keys()
     moved = {action.node: action for action in actions if isinstance(action, a.ResumeNode) and action.node in down}
-    later = {id(action) for action in (*comments.values(), *moved.values())}
+    later = {*comments.values(), *moved.values()}
     chains: list[Chain] = [(said, moved[name]) if name in moved else (said,) for name, said in comments.items()]
-    return [action for action in actions if id(action) not in later], chains
+    return [action for action in actions if action not in later], chains
 
 
 @dataclass(slots=True)
@@ -69,13 +71,14 @@ class Writing:
         if not batches or not self.good or not self.goes_on():
             self.done(states, self.good)
             return
-        batch, left = batches[0], [len(batches[0])]
-        read = partial(self._read, batches, states)
+        batch, read = batches[0], partial(self._read, batches, states)
+        left = len(batch)
 
         def made(good: bool) -> None:
+            nonlocal left
             self.good = self.good and good
-            left[0] -= 1
-            if not left[0]:
+            left -= 1
+            if not left:
                 self.port.read_changed(read)
 
         for chain in batch:
@@ -87,5 +90,4 @@ class Writing:
         """Nodes of a batch are as they were read behind their update, others as they were listed."""
         names = {action.node for chain in batches[0] for action in chain if isinstance(action, a.CommentNode)}
         anew = {node.name: node for node in now if node.name in names}
-        changed = any(anew.get(node.name, node) != node for node in states)
-        self._next(batches[1:], tuple([anew.get(node.name, node) for node in states]) if changed else states)
+        self._next(batches[1:], tuple([anew.get(node.name, node) for node in states]))

@@ -50,18 +50,15 @@ def _found(fresh: Mapping[str, Times], status_ns: int) -> Sequence[str]:
 
     Two that become ready beside each other wake it together, and it may have seen the first alone.
     """
-    batches = len(slow_start(list(fresh)))
-    for comments in range(1, batches + 1):
+    first: Sequence[str] = ()
+    for comments in range(1, len(slow_start(list(fresh))) + 1):
         begin_ns = status_ns - (LISTS + comments) * SECOND
-        for stale_ns in (0, STALE_NS):
-            pods = _ready(fresh, begin_ns, stale_ns)
-            if pods and len(slow_start(pods)) == comments:
+        heard, unheard = _ready(fresh, begin_ns), _ready(fresh, begin_ns, STALE_NS)
+        for pods in (heard, unheard):
+            if len(slow_start(pods)) == comments:
                 return pods
-    for comments in range(1, batches + 1):
-        pods = _ready(fresh, status_ns - (LISTS + comments) * SECOND)
-        if pods:
-            return pods[:1]
-    return []
+        first = first or heard[:1]
+    return first
 
 
 def _ready(fresh: Mapping[str, Times], at_ns: int, stale_ns: int = 0) -> list[str]:

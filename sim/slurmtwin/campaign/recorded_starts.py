@@ -89,8 +89,6 @@ class RecordedStarts:
         self._statuses: list[int] = []
         self._ready: dict[str, list[tuple[int, int]]] = {}
         """Worker's pod -> from when to when it was ready, as far as is known."""
-        self._unready: dict[str, tuple[int, int]] = {}
-        """Worker's pod -> from when it was not ready though it had been, and until when as far as is known."""
         self._sweeps: dict[str, int] = {}
         self._looks: tuple[list[int], list[int]] = [], []
         """Ticks before the first fault, and behind it."""
@@ -235,28 +233,25 @@ class RecordedStarts:
     def _readiness(self, pod: str, ready: bool, node: str, at_ns: int) -> None:
         """A worker's pod that was ready is not, by what its operator wrote, or its kubelet has put that right."""
         times = self._ready.setdefault(pod, [])
-        if ready:
-            times.append((at_ns, NEVER_NS))
-        elif times:
-            times[-1] = times[-1][0], at_ns
         if not ready:
-            self._unready[pod] = at_ns, NEVER_NS
-        elif pod in self._unready:
-            self._unready[pod] = self._unready[pod][0], at_ns
+            times[-1:] = [(begin, at_ns) for begin, _ in times[-1:]]
+            return
+        if times and times[-1][1] < NEVER_NS:
             self._sweeps[kube_node(node)] = at_ns - TOLD_AGAIN_NS
+        times.append((at_ns, NEVER_NS))
 
     def _taken_back(self) -> dict[str, int]:
         """Workers that are not ready when the pass of told_ns has ended, and since when."""
         if "told_ns" not in self._stood:
             return {}
         end_ns = self._stood["told_ns"] + MARKS_NS
-        return self._called({pod: since for pod, (since, until) in self._unready.items() if since <= end_ns < until})
+        last = {pod: [one for one in times if one[0] <= end_ns][-1:] for pod, times in self._ready.items()}
+        return self._called({pod: since for pod, times in last.items() for _, since in times if since <= end_ns})
 
     def _commented(self) -> tuple[str, ...]:
         """Workers whose nodes have a comment then."""
         informed_ns = informed_from_ns(self._firsts.get("rest_ns"), self._firsts.get("made_ns"))
-        named = self._called({pod: pod for pod in commented(self._statuses, self._ready, informed_ns)})
-        return tuple(named)
+        return tuple(self._called(dict.fromkeys(commented(self._statuses, self._ready, informed_ns), True)))
 
     def _first(self, field: str, at_ns: int) -> None:
         self._firsts[field] = min(at_ns, self._firsts.get(field, at_ns))
