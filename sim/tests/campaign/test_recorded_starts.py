@@ -53,6 +53,24 @@ def test_places_and_lease_phases_are_those_before_the_fault() -> None:
     assert found.fault_ns == (21 * SECOND,)
 
 
+@pytest.mark.parametrize(("kinds", "sweeps"), [(("ready", "unready", "ready"), 1), (("ready", "ready"), 0)])
+def test_a_pod_that_is_ready_again_tells_of_a_sweep_if_it_had_been_taken_back(kinds: list[str], sweeps: int) -> None:
+    """One that was made anew, and is ready for the first time, tells of none."""
+    fault = {"at": "20s", "kind": "pod.delete", "target": "slurmd:w-0"}
+    scenario = Scenario.model_validate(
+        {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": [{"NodeName": "w-0"}]}, "faults": [fault]}
+    )
+    said = json.dumps({"app": "slurmd", "pod": "ns/w-0"})
+    rows = [
+        Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld"),
+        *(Event(place * SECOND, Kind(f"pod.{kind}"), "collector", node="dev-worker", detail=said)
+          for place, kind in enumerate(kinds)),
+        Event(21 * SECOND, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": fault})),
+    ]  # fmt: skip
+    manifest = Manifest(world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7})
+    assert len(start_times(manifest, scenario, rows).swept_ns) == sweeps
+
+
 @pytest.mark.parametrize(
     ("stopped_ms", "ordered"), [(None, (20_000, 12)), (20_005, (20_005, 1)), (17_000, (20_000, 12))]
 )
