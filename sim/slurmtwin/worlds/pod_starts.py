@@ -62,6 +62,9 @@ MOUNTED_AGAIN_NS: Final = 500 * MS
 """And is tried again so much later (exponential_backoff.go, initialDurationBeforeRetry)."""
 LISTS_REFUSED: Final = (2, 3, 1, 3, 3)
 """Of a pod's ConfigMap, Secret and token so many were refused, each as often (slurmtwin_e2e.kind.refused_lists)."""
+SYNCED_NS: Final = 11 * MS
+"""Of container-restart: a watcher hears of Pulled 15 ms behind the sync of a slurmctld that comes back (100 of
+quiet-restarts), and 4 ms later behind a kill of the kubelet's own than the model says it (34 of x2-controller-hang)."""
 LEAST_SANDBOX_NS: Final = 50 * MS
 """A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
 
@@ -301,7 +304,7 @@ def start_costs(world: PodWorld, sharing: Sharing, operator: str) -> StartCosts:
         StartCosts(), mount=mount, mount_more=mount_more, unmount=lambda: loop() + loop() + UNMOUNT_NS,
         clean_up=lambda: CLEAN_UP_OWN_NS, removed=less(world.draw("clean-up"), CLEAN_UP_OWN_NS), create=lambda: 0,
         sandbox=sandbox, start=start, term=less(world.draw("stop-heard"), DELETE_HEARD_NS), kill=world.draw("sigkill"),
-        restart=restart,
+        restart=restart, synced_ns=SYNCED_NS,
         late_mount=StartCosts().late_mount if operator else refused_lists(world, sharing),
         end_told=_end_told(world), pull=lambda image: None if image == NO_IMAGE else PULL_NS,
     )  # fmt: skip

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.api_server.objects import Container, Probe
+from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.models.kubelet.program import Service
 
 STARTED, ENDED = Kind.CONTAINER_STARTED, Kind.CONTAINER_ENDED
@@ -26,6 +27,26 @@ def test_a_hung_program_is_found_by_three_probes_and_killed_after_its_grace(one_
     assert ended - killing == pytest.approx(30, abs=0.1)
     assert node.times(STARTED)[1] - ended < 0.4
     assert node.pod().status.containers[0].restart_count == 1
+
+
+def back_ms(node: Any) -> float:
+    """From the end of a container to its next run."""
+    node.create(Container(name="c", liveness=Probe()))
+    node.at(40, lambda: node.program().freeze())
+    node.run(110)
+    return float(node.times(STARTED)[1] - node.times(ENDED)[0]) * 1000
+
+
+@pytest.mark.parametrize(("run_ns", "sooner_ms"), [(None, 60), (60 * SECOND, 0)])
+def test_a_sync_that_kills_a_container_is_past_what_another_does_before_it(
+    one_node: Any, run_ns: int | None, sooner_ms: int
+) -> None:
+    """StartCosts.synced_ns is left out behind a probe's kill, and is not behind an end that a sync finds."""
+    usual, shortened = (
+        back_ms(one_node(lambda pod, container: Service(run_ns=run_ns), costs=StartCosts(synced_ns=synced_ms * MS)))
+        for synced_ms in (0, 60)
+    )
+    assert usual - shortened == pytest.approx(sooner_ms, abs=0.01)
 
 
 def killed_s(one_node: Any, seed: int, has_run: bool = False, begun_s: float | None = None) -> float:

@@ -62,7 +62,10 @@ class StartCosts:
     start: PodDraw = lambda uid: 110 * MS  # noqa: ARG005  any pod
     """Container of that pod started (the event Started): its main process runs."""
     restart: Draw = lambda: 110 * MS
-    """The same of a container that comes back."""
+    """The same of a container that comes back, from its pod's sync on."""
+    synced_ns: int = 0
+    """Of `restart`, what a sync does before its image is checked; one that has killed the container itself is past that
+    (kuberuntime_manager.go SyncPod() kills and starts)."""
     term: Draw = lambda: 0
     """A container is to stop -> its main process has SIGTERM (containerd runs runc for that, and counts the grace from
     then on: internal/cri/server/container_stop.go)."""
@@ -212,12 +215,14 @@ class ContainerRuntime:
 
     # containers
 
-    def start_container(self, pod: Pod, container: Container, score_adj: int, done: Callable[[], None]) -> None:
-        """CreateContainer and StartContainer; done() once it has started."""
-        self.clock.call_in(self.costs.create(), self._created, (pod, container, score_adj, done))
+    def start_container(
+        self, pod: Pod, container: Container, score_adj: int, done: Callable[[], None], killed: bool = False
+    ) -> None:
+        """CreateContainer and StartContainer; done() once it has started. killed: this sync has ended the run before."""
+        self.clock.call_in(self.costs.create(), self._created, (pod, container, score_adj, done, killed))
 
-    def _created(self, request: tuple[Pod, Container, int, Callable[[], None]]) -> None:
-        pod, container, score_adj, done = request
+    def _created(self, request: tuple[Pod, Container, int, Callable[[], None], bool]) -> None:
+        pod, container, score_adj, done, killed = request
         found = self.pod(pod)
         before = found.newest(container.name)
         restart = before.restart + 1 if before is not None else 0
@@ -230,6 +235,8 @@ class ContainerRuntime:
         runs.append(instance)
         del runs[:-2]
         takes_ns = self.costs.restart() if restart else self.costs.start(found.uid)
+        if killed:
+            takes_ns = max(0, takes_ns - self.costs.synced_ns)
         self.clock.call_in(takes_ns, self._started, (pod, container, found, instance, done))
 
     def _started(self, request: tuple[Pod, Container, RuntimePod, Instance, Callable[[], None]]) -> None:

@@ -58,6 +58,8 @@ class PodWorker:
         self._error = False
         self._rest_ns = 0
         """Of the longest back-off that this sync met."""
+        self._killed = False
+        """This sync has ended a container that failed its probe."""
         self._grace_ns: int | None = None
         """Overrides the pod's own grace period."""
         self._verdict: Callable[[PodStatus], PodStatus] | None = None
@@ -264,6 +266,7 @@ class PodWorker:
             self._done()
             return
         self.waiting = {}
+        self._killed = False
         actions = pod_actions(self.pod, seen, lambda name, kind: kubelet.probe_of(self.uid, name, kind))
         if actions.kill_pod:
             running = list(kubelet.runtime.pod(self.pod).running())
@@ -285,6 +288,7 @@ class PodWorker:
         if not kill:
             self._start_next(list(actions.start), seen)
             return
+        self._killed = True
         name, why = kill.pop(0)
         instance = self._kubelet.runtime.pod(self.pod).newest(name)
         restarts = any(container.name == name for container in actions.start)
@@ -366,7 +370,7 @@ class PodWorker:
             kubelet.container_started(pod, container)
             self._start_next(start, seen)
 
-        kubelet.runtime.start_container(pod, container, adj, started)
+        kubelet.runtime.start_container(pod, container, adj, started, self._killed)
 
     # the end
 
