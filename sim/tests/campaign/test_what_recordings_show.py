@@ -88,7 +88,7 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
     medians = [one["median"] for one in delays]
     assert len(medians) >= 1154
     assert statistics.median(medians) == pytest.approx(USUAL_RECEIPT_NS / MS, abs=0.5)
-    assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.91, abs=0.03)
+    assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.94, abs=0.03)
     assert statistics.median(one["p95"] for one in delays) == pytest.approx(25, abs=4)
 
 
@@ -119,13 +119,13 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
 
 
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
-    """docs/surprises.md: of quiet runs of twenty-four batches, one in a hundred of them by more than 20 ms."""
+    """docs/surprises.md: of quiet runs of twenty-six batches, one in a hundred of them by more than 20 ms."""
     batches: dict[str, list[float]] = {}
     for name in ("quiet-restarts", "quiet-deleted", "quiet-operated"):
         for folder, rows in runs(f"{name}/26.05/pods/*"):
             took_ms = [began[0] - due[0] for due, began in relists(rows)]
             batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
-    assert len(batches) == 24
+    assert len(batches) == 26
     medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
     assert 2.1 < min(medians) < max(medians) < 3.4
     assert 2.6 < min(means) < max(means) < 5.5
@@ -134,7 +134,7 @@ def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "quartiles_ms"), [("quiet-deleted", [8.8, 22.3, 36.7]), ("quiet-operated", [33, 73, 105])]
+    ("name", "quartiles_ms"), [("quiet-deleted", [9.8, 22.3, 36.7]), ("quiet-operated", [33, 73, 105])]
 )
 def test_pods_that_end_together_are_cleaned_up_one_after_the_other(name: str, quartiles_ms: list[float]) -> None:
     """docs/surprises.md: one or two at a time, and up to eight."""
@@ -178,7 +178,7 @@ def test_pods_behind_a_forced_deletion_are_bound_a_little_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dead_ms", "living_ms"), [("x46-pod-force-deleted", 92, 38), ("quiet-replaced", 66, 35)]
+    ("name", "dead_ms", "living_ms"), [("x46-pod-force-deleted", 87, 38), ("quiet-replaced", 66, 35)]
 )
 def test_a_pod_is_made_anew_later_where_slurmd_is_dead_before_that(name: str, dead_ms: int, living_ms: int) -> None:
     """docs/surprises.md: behind a forced deletion the kubelet and the controller share the host's CPUs."""
@@ -284,3 +284,25 @@ def test_an_end_beside_others_takes_longer() -> None:
     assert statistics.median(deleted[1]) == pytest.approx(END_ALONE * (1 + END_BESIDE), abs=0.05)
     assert statistics.median(operated[3]) == pytest.approx(2.0, abs=0.1)
     assert statistics.median(operated[END_MOST]) == pytest.approx(END_ALONE * (1 + END_BESIDE * END_MOST), abs=0.1)
+
+
+def test_a_kubelet_checks_an_image_sooner_where_it_has_killed_the_container_itself() -> None:
+    """docs/surprises.md, pod_starts.SYNCED_NS: from there on slurmctld is back as soon as in its batch's quiet runs."""
+    checked_ms: list[float] = []
+    serves_ms: dict[str, dict[str, list[float]]] = {"quiet-restarts": {}, "x2-controller-hang": {}}
+    for name, batches in serves_ms.items():
+        for folder, rows in runs(f"{name}/26.05/pods/*"):
+            told = [row for row in rows if row.actor == "collector" and row.details.get("about") == "Pod/slurmctld-0"]
+            pulled_ms = [row.t_ns / MS for row in told if row.details["reason"] == "Pulled"]
+            for back in restarts(rows):
+                began_ms, at_ms = back.synced[0], back.serves[0]
+                if back.app == "slurmctld" and (between := [ms for ms in pulled_ms if began_ms < ms < at_ms]):
+                    batches.setdefault(recorded_durations(read_manifest(folder)).name, []).append(at_ms - between[-1])
+                    if name == "quiet-restarts":
+                        checked_ms.append(between[-1] - began_ms)
+    assert len(checked_ms) >= 100
+    assert statistics.median(checked_ms) == pytest.approx(15, abs=1)
+    quiet, hung = serves_ms["quiet-restarts"], serves_ms["x2-controller-hang"]
+    later_ms = [ms - statistics.median(quiet[batch]) for batch, spans in hung.items() for ms in spans]
+    assert len(later_ms) >= 40
+    assert abs(statistics.mean(later_ms)) < statistics.stdev(later_ms) / math.sqrt(len(later_ms))

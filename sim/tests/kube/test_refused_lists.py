@@ -35,7 +35,7 @@ def test_lists_that_are_refused_make_a_pod_as_much_later_as_recorded(monkeypatch
     seen: dict[int, list[float]] = {}
     for refused in (0, 100):
         monkeypatch.setitem(pod_durations.SHARES, "list.refused", (refused, 100))
-        seen[refused] = [image_s(replicated(X10, "10", number)) for number in range(8)]
+        seen[refused] = [image_s(replicated(X10, "12", number)) for number in range(8)]
     assert all(0.35 <= at_s <= 0.85 for at_s in seen[0]), seen
     late = [after - before for before, after in zip(seen[0], seen[100], strict=True)]
     assert all(0.55 <= at_s <= 1.95 for at_s in late), late
@@ -58,5 +58,5 @@ def test_starts_that_come_together_have_it_in_their_laws() -> None:
 
 def test_few_pods_wait_for_them() -> None:
     """Recorded of seven in 47, and of 16 in 84 that quiet-controller deletes."""
-    late = [number for number in range(40) if image_s(replicated(X10, "10", number)) > 0.9]
+    late = [number for number in range(40) if image_s(replicated(X10, "12", number)) > 0.9]
     assert 1 <= len(late) <= 12

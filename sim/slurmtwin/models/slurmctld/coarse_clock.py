@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CALM_LOAD: Final = 4.0
 """A host (of two CPUs, as all that were recorded) has been loaded from here on."""
 SEEN_LATE: Final = (194, 1010)
-SEEN_LATE_LOADED: Final = (280, 1133)
+SEEN_LATE_LOADED: Final = (288, 1153)
 """Ticks of all runs in pods before their first fault, on hosts whose clock was 3 ms and more behind: so many came
 within 2 ms of a whole second, and are a second late (sim/tests/campaign/test_recorded_loop.py)."""
 TOLD_LATE: Final = (1, 28)
