@@ -218,7 +218,7 @@ class ContainerRuntime:
     def start_container(
         self, pod: Pod, container: Container, score_adj: int, done: Callable[[], None], killed: bool = False
     ) -> None:
-        """CreateContainer and StartContainer; done() once it has started. killed: this sync has ended the run before."""
+        """CreateContainer and StartContainer; done() once it has started. killed: this sync ended the run before."""
         self.clock.call_in(self.costs.create(), self._created, (pod, container, score_adj, done, killed))
 
     def _created(self, request: tuple[Pod, Container, int, Callable[[], None], bool]) -> None:
