@@ -63,8 +63,9 @@ MOUNTED_AGAIN_NS: Final = 500 * MS
 LISTS_REFUSED: Final = (2, 3, 1, 3, 3)
 """Of a pod's ConfigMap, Secret and token so many were refused, each as often (slurmtwin_e2e.kind.refused_lists)."""
 SYNCED_NS: Final = 11 * MS
-"""Of container-restart: a watcher hears of Pulled 15 ms behind the sync of a slurmctld that comes back (100 of
-quiet-restarts), and 4 ms later behind a kill of the kubelet's own than the model says it (34 of x2-controller-hang)."""
+"""Of container-restart, what a sync that has killed the container itself is past. Pulled is heard 15 ms behind the sync
+of a slurmctld that comes back (103 of quiet-restarts); 4 of them stay, as behind such a kill it is heard so much later
+than the model says it (x2-controller-hang; docs/surprises.md)."""
 LEAST_SANDBOX_NS: Final = 50 * MS
 """A sandbox takes so long at least, however little is left of a pod's start beside its container's."""
 

@@ -286,23 +286,28 @@ def test_an_end_beside_others_takes_longer() -> None:
     assert statistics.median(operated[END_MOST]) == pytest.approx(END_ALONE * (1 + END_BESIDE * END_MOST), abs=0.1)
 
 
+def checked_and_back_ms(name: str) -> Iterator[tuple[str, float, float]]:
+    """Of each return of slurmctld: its batch, from the sync until Pulled is heard, and from then until it serves."""
+    for folder, rows in runs(f"{name}/26.05/pods/*"):
+        batch = recorded_durations(read_manifest(folder)).name
+        told = [row for row in rows if row.actor == "collector" and row.details.get("about") == "Pod/slurmctld-0"]
+        pulled_ms = [row.t_ns / MS for row in told if row.details["reason"] == "Pulled"]
+        for back in (back for back in restarts(rows) if back.app == "slurmctld"):
+            began_ms, serves_ms = back.synced[0], back.serves[0]
+            for at_ms in [ms for ms in pulled_ms if began_ms < ms < serves_ms][-1:]:
+                yield batch, at_ms - began_ms, serves_ms - at_ms
+
+
 def test_a_kubelet_checks_an_image_sooner_where_it_has_killed_the_container_itself() -> None:
     """docs/surprises.md, pod_starts.SYNCED_NS: from there on slurmctld is back as soon as in its batch's quiet runs."""
     checked_ms: list[float] = []
-    serves_ms: dict[str, dict[str, list[float]]] = {"quiet-restarts": {}, "x2-controller-hang": {}}
-    for name, batches in serves_ms.items():
-        for folder, rows in runs(f"{name}/26.05/pods/*"):
-            told = [row for row in rows if row.actor == "collector" and row.details.get("about") == "Pod/slurmctld-0"]
-            pulled_ms = [row.t_ns / MS for row in told if row.details["reason"] == "Pulled"]
-            for back in restarts(rows):
-                began_ms, at_ms = back.synced[0], back.serves[0]
-                if back.app == "slurmctld" and (between := [ms for ms in pulled_ms if began_ms < ms < at_ms]):
-                    batches.setdefault(recorded_durations(read_manifest(folder)).name, []).append(at_ms - between[-1])
-                    if name == "quiet-restarts":
-                        checked_ms.append(between[-1] - began_ms)
+    quiet: dict[str, list[float]] = {}
+    for batch, checked, back_ms in checked_and_back_ms("quiet-restarts"):
+        checked_ms.append(checked)
+        quiet.setdefault(batch, []).append(back_ms)
     assert len(checked_ms) >= 100
     assert statistics.median(checked_ms) == pytest.approx(SYNCED_NS / MS + 4, abs=1)
-    quiet, hung = serves_ms["quiet-restarts"], serves_ms["x2-controller-hang"]
-    later_ms = [ms - statistics.median(quiet[batch]) for batch, spans in hung.items() for ms in spans]
+    hung = checked_and_back_ms("x2-controller-hang")
+    later_ms = [back_ms - statistics.median(quiet[batch]) for batch, _, back_ms in hung]
     assert len(later_ms) >= 40
     assert abs(statistics.mean(later_ms)) < statistics.stdev(later_ms) / math.sqrt(len(later_ms))

@@ -9,7 +9,7 @@ import pytest
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Kind
 from slurmtwin.models.api_server.objects import Container, Probe
-from slurmtwin.models.kubelet.container_runtime import StartCosts
+from slurmtwin.models.kubelet.container_runtime import ContainerRuntime, StartCosts
 from slurmtwin.models.kubelet.program import Service
 
 STARTED, ENDED = Kind.CONTAINER_STARTED, Kind.CONTAINER_ENDED
@@ -29,7 +29,7 @@ def test_a_hung_program_is_found_by_three_probes_and_killed_after_its_grace(one_
     assert node.pod().status.containers[0].restart_count == 1
 
 
-def back_ms(node: Any) -> float:
+def back_at_ms(node: Any) -> float:
     """When a container runs that has ended once."""
     node.create(Container(name="c", liveness=Probe()))
     node.at(40, lambda: node.program().freeze())
@@ -43,10 +43,27 @@ def test_a_sync_that_kills_a_container_is_past_what_another_does_before_it(
 ) -> None:
     """StartCosts.synced_ns is left out behind a probe's kill, and is not behind an end that a sync finds."""
     usual, shortened = (
-        back_ms(one_node(lambda pod, container: Service(run_ns=run_ns), costs=StartCosts(synced_ns=synced_ms * MS)))
+        back_at_ms(one_node(lambda pod, container: Service(run_ns=run_ns), costs=StartCosts(synced_ns=synced_ms * MS)))
         for synced_ms in (0, 60)
     )
     assert usual - shortened == pytest.approx(sooner_ms, abs=0.01)
+
+
+def test_a_later_sync_of_the_same_pod_has_killed_nothing(one_node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program hangs once, and when it is back ends by itself."""
+    told: list[bool] = []
+    start = ContainerRuntime.start_container
+
+    def noted(runtime: ContainerRuntime, *asked: Any) -> None:
+        told.append(asked[-1])
+        start(runtime, *asked)
+
+    monkeypatch.setattr(ContainerRuntime, "start_container", noted)
+    node = one_node(lambda pod, container: Service(run_ns=75 * SECOND))
+    node.create(Container(name="c", liveness=Probe()))
+    node.at(40, lambda: node.program().freeze())
+    node.run(200)
+    assert told == [False, True, False]
 
 
 def killed_s(one_node: Any, seed: int, has_run: bool = False, begun_s: float | None = None) -> float:

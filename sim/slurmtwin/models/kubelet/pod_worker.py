@@ -159,6 +159,7 @@ class PodWorker:
         self._pending, self._once_more = self._once_more, False
         self._error = False
         self._rest_ns = 0
+        self._killed = False
         if self.stage == "sync":
             self._sync_pod()
         elif self.stage == "terminating":
@@ -266,7 +267,6 @@ class PodWorker:
             self._done()
             return
         self.waiting = {}
-        self._killed = False
         actions = pod_actions(self.pod, seen, lambda name, kind: kubelet.probe_of(self.uid, name, kind))
         if actions.kill_pod:
             running = list(kubelet.runtime.pod(self.pod).running())
