@@ -102,8 +102,11 @@ class Environment(simpy.Environment):
         order = next(self._eid)
         return order if self._tie is None else (self._tie.getrandbits(32) << _TIE_BITS) | order
 
-    def schedule(self, event: Event, priority: Any = NORMAL, delay: float = 0) -> None:
-        """SimPy's own entry point, with the tie rule. A delay that is not an int is a bug."""
+    def schedule(self, event: Event, priority: Any = NORMAL, delay: Any = 0) -> None:
+        """SimPy's own entry point, with the tie rule. A delay that is not an int is a bug.
+
+        Not `delay: float`, as SimPy has it: mypyc makes a float of an int by that.
+        """
         if type(delay) is not int:
             raise ModelError(f"delay {delay!r} is not integer nanoseconds at {format_duration(self.now_ns)}")
         order = self._order() if priority == NORMAL else next(self._eid)

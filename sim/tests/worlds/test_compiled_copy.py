@@ -22,7 +22,9 @@ SOURCES = ROOT / "sim/slurmtwin"
 COPY = os.environ.get("SLURMTWIN_COMPILED", "")
 PACKAGES = ("sim", "reports", "e2e", "reference_impl")
 RENEW = ROOT / "sim/tests/golden/renew.py"
-SCENARIOS = sorted(f"faults/{path.stem}" for path in (ROOT / "scenarios/faults").glob("*.yaml"))
+SCENARIOS = sorted(
+    f"{folder}/{path.stem}" for folder in ("faults", "probes") for path in (ROOT / "scenarios" / folder).glob("*.yaml")
+)
 needs_copy = pytest.mark.skipif(not COPY, reason="SLURMTWIN_COMPILED names no copy (python compiled_copy.py FOLDER)")
 
 
