@@ -16,6 +16,7 @@ from slurmtwin_reports.job_table import job_table
 from slurmtwin_reports.verdict import Verdict, broken, holds, unknown
 
 NAME: Final = "final-state"
+_KINDS: Final = {kind.value: kind for kind in Kind}
 
 
 def check(history: History) -> Verdict:
@@ -58,7 +59,7 @@ def _hash(history: History) -> tuple[int, str]:
 
 
 def _event(row: Row) -> Event:
-    return Event(row.t_ns, Kind(row.kind), row.actor, row.job_id, row.node, row.value, row.unit, row.detail,
+    return Event(row.t_ns, _KINDS[row.kind], row.actor, row.job_id, row.node, row.value, row.unit, row.detail,
                  row.cause_seq, row.t_err_ns, row.pod_uid, row.cluster)  # fmt: skip
 
 

@@ -71,8 +71,9 @@ def _drawn(tables: list[Floats], draws: int, draw: np.random.Generator) -> Float
     for begin in range(0, draws, PART):
         part = slice(begin, begin + PART)
         total = tables[0][picks[0][part]]
+        more = np.empty_like(total)
         for table, picked in zip(tables[1:], picks[1:], strict=True):
-            total += table[picked[part]]
+            total += table.take(picked[part], axis=0, out=more, mode="clip")
         out[part] = distance(total / len(tables))
     return out
 

@@ -62,8 +62,8 @@ MADE_TOGETHER: Final = 12
 MADE_ANEW: Final = 7
 """Replications of each recording, beside the first, that are made anew before what is kept of it is taken for today's,
 where others may be made."""
-MADE_TWICE: Final = 6
-"""A plain check makes two of so many recordings of a scenario, the first and another one, and one of those beyond."""
+MADE_AT_LEAST: Final = 6
+"""A plain check makes so many replications of a scenario: one of each recording, or two where it has fewer."""
 
 
 def picked(made_for: str, count: int) -> list[int]:
@@ -74,12 +74,12 @@ def picked(made_for: str, count: int) -> list[int]:
     return [int(made_for[at : at + 8], 16) % count for at in range(0, len(made_for), 8)]
 
 
-def made_anew(made_for: str, count: int, place: int, make: bool) -> list[int]:
-    """Which of so many replications of the recording at `place` are made anew; the first of them is shown."""
+def made_anew(made_for: str, count: int, recordings: int, make: bool) -> list[int]:
+    """Which of so many replications of one of so many recordings are made anew; the first of them is shown."""
     others = picked(made_for, count)
     if make:
         return [0, *others[:MADE_ANEW]]
-    return [0, others[0]] if place < MADE_TWICE else others[:1]
+    return others[: 1 if recordings >= MADE_AT_LEAST else 2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ class _Group:
             return why
         name = self.group.folders[place].name
         base = found.times[BASE_KEY.format(name)]
-        numbers = made_anew(made_for, len(base), place, self.options.make)
+        numbers = made_anew(made_for, len(base), len(self.reals), self.options.make)
         if self._play(place, numbers) != base[numbers].tolist():
             return f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
         self._laws[place] = found.laws.get(name, ())

@@ -23,6 +23,7 @@ from slurmtwin.campaign.recordings import (
     same_conditions,
     start_times,
 )
+from slurmtwin.contract.jobs import to_dict
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.one_step import replay_starts
 from slurmtwin.worlds.outside import literal_scenario
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Where the twin run lies, beside which recorded run, and its one-step score: real starts, and those the twin would
-    have made equally.
+    """The twin's run, beside which recorded run, and its one-step score: real starts, and those the twin would have
+    made equally.
     """
 
-    folder: Path
+    twin: History
     real: History | None = None
     starts: int = 0
     same: int = 0
@@ -103,31 +104,37 @@ def judge_case(task: Task) -> Section:
 
     case = task.case
     folders: Sequence[Path | None] = case.group.folders if case.group else [None]
-    runs = [_run(case, recording, task.out / str(place), task.seed) for place, recording in enumerate(folders)]
+    runs = [_run(task, recording, task.out / str(place)) for place, recording in enumerate(folders)]
     section = without_runs(_section(case, runs), task.drawn)
     if not task.kept:
-        shutil.rmtree(task.out)
+        shutil.rmtree(task.out, ignore_errors=True)
     return section
 
 
-def _run(case: Case, recording: Path | None, out: Path, seed: int) -> Done:
-    """Run the twin once, into its folder: beside a recorded run, or alone."""
-    if recording is None:
-        scenario = load_scenario(case.path)
-        run_scenario(scenario, case.path.parent, TwinOptions(seed=seed, folder=out))
-        return Done(out)
+def _run(task: Task, recording: Path | None, out: Path) -> Done:
+    """Run the twin once, beside a recorded run or alone: into its folder, or in memory where that is not kept."""
+    from slurmtwin_reports.history import history_of
     from slurmtwin_reports.load import load_run
 
+    case, seed = task.case, task.seed
+    if recording is None:
+        run_scenario(load_scenario(case.path), case.path.parent, TwinOptions(seed=seed, folder=out))
+        return Done(load_run(out))
     real = load_run(recording)
     scenario = recorded_scenario(recording, case.path)
     host = scenario.host.model_copy(update={"factor": factor_of(recording)})
     scenario = scenario.of_version(real.version).model_copy(update={"host": host})
     rows = list(real.rows())
     jobs = recorded_jobs(recording, case.path)
-    options = TwinOptions(seed=seed, folder=out, times=start_times(real.manifest, scenario, rows))
-    run_scenario(scenario, case.path.parent, options, jobs)
+    options = TwinOptions(
+        seed=seed, folder=out if task.kept else None, keep=not task.kept,
+        times=start_times(real.manifest, scenario, rows),
+    )  # fmt: skip
+    run = run_scenario(scenario, case.path.parent, options, jobs)
+    asked = {job.job_id: to_dict(job) for job in jobs}
+    twin = load_run(out) if task.kept else history_of(run.manifest, run.kept or [], asked)
     starts, same = replay_starts(scenario, case.path.parent, jobs, rows, options.times)
-    return Done(out, real, starts, same)
+    return Done(twin, real, starts, same)
 
 
 def judge_cases(
@@ -144,10 +151,9 @@ def judge_cases(
 def _section(case: Case, runs: Sequence[Done]) -> Section:
     from slurmtwin_reports import conformance
     from slurmtwin_reports.judge import judge_pairs, judge_runs
-    from slurmtwin_reports.load import load_run
 
     properties = case.scenario.expect.properties or None
-    twins = [load_run(run.folder) for run in runs]
+    twins = [run.twin for run in runs]
     if case.group is None:
         return judge_runs(twins, properties, case.scenario.title)
     reals = [run.real for run in runs if run.real is not None]

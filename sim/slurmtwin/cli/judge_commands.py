@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -93,6 +93,14 @@ def _not_held_against_twin(groups: Sequence[FaultGroup], sections: Sequence[Sect
     return [path for paths in why.values() for path in paths]
 
 
+JUDGING: Final = (
+    "slurmtwin.campaign.fault_judging", "slurmtwin.campaign.judging", "slurmtwin.worlds.pod_observer",
+    "slurmtwin.worlds.pod_world", "slurmtwin_reports.checks", "slurmtwin_reports.conformance",
+    "slurmtwin_reports.faults.section", "slurmtwin_reports.html", "slurmtwin_reports.judge", "pandas",
+)  # fmt: skip
+"""What judging needs of the program beside campaign.pool.READY; Arrow asks pandas whether a list is one of its own."""
+
+
 @click.command()
 @click.argument("paths", nargs=-1)
 @click.option("--report", "html", metavar="FILE", help="Write the report as one HTML file.")
@@ -144,7 +152,7 @@ def check(
     from slurmtwin_reports.verdict import exit_code
 
     began = time.monotonic()
-    make_ready()
+    make_ready(JUDGING)
     accepted = load_known_differences(Path(known))
     with tempfile.TemporaryDirectory(prefix="slurmtwin-check-") as scratch:
         root = _recorded_now(paths, Path(out or scratch) / "real") if live else Path(recordings)

@@ -6,11 +6,12 @@ Slurm's own settings are kept in Slurm's own words, so that every world reads th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.demand import Services, Users
@@ -20,7 +21,7 @@ from slurmtwin.contract.kubernetes import ClusterAutoscaler, Kubelet, Kubernetes
 from slurmtwin.contract.operator_steps import OperatorStep
 from slurmtwin.contract.phases import Milestone, Phase
 from slurmtwin.contract.pods import Autoscale, BridgedPods, OtherPod, PodsSection, Probe
-from slurmtwin.contract.yaml_file import Location, line_of, load_yaml, validated
+from slurmtwin.contract.yaml_file import Location, line_of, load_yaml, quick_plain, validated
 
 SCENARIO_SCHEMA: Final = "slurmtwin/scenario/1"
 
@@ -357,7 +358,11 @@ def load_scenario(path: Path | str) -> Scenario:
 
 
 @lru_cache(maxsize=KEPT)
-def _loaded(path: Path, written: bytes) -> Scenario:  # noqa: ARG001  a file written anew is read anew
+def _loaded(path: Path, written: bytes) -> Scenario:
+    quick = quick_plain(written)
+    if isinstance(quick, dict) and quick.get("schema") == SCENARIO_SCHEMA:
+        with suppress(ValidationError, RecursionError):  # to be read again, for the line
+            return Scenario.model_validate(quick)
     document = load_yaml(path)
     if not isinstance(document, dict):
         raise InputError("a scenario is a mapping with the keys schema, name, slurm, workload", Where(str(path), 1))

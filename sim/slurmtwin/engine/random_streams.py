@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -75,4 +74,11 @@ class RandomStreams:
 
     def _when_drawn(self, name: str) -> Callable[[], np.random.Generator]:
         """The named stream's generator, made at its first draw: most streams of a run draw nothing."""
-        return lru_cache(maxsize=None)(partial(self.generator, name))
+        made: list[np.random.Generator] = []
+
+        def source() -> np.random.Generator:
+            if not made:
+                made.append(self.generator(name))
+            return made[0]
+
+        return source

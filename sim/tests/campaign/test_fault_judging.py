@@ -315,15 +315,16 @@ def test_a_twin_whose_first_replications_are_as_ever_is_found_out_too(folder: Pa
 
 
 def test_a_change_that_few_replications_show_is_found_where_others_may_be_made(folder: Path) -> None:
-    """Seven of each recording are made anew then, beside the first; 14 kept ones were not today's twin's."""
+    """Seven of each recording are made anew then, beside the first, where a plain check makes two."""
     kept = folder / "kept"
     judged(folder, kept=kept)
     (table,) = kept.iterdir()
     before, found = table.read_bytes(), read_table(table)
     assert found is not None
     times = {name: rows.copy() for name, rows in found.times.items()}
-    first, *others = fault_judging.picked(found.made_for["2"], 200)
-    changed = [place for place in others[:6] if place not in (0, first)]
+    first, second, *others = fault_judging.picked(found.made_for["2"], 200)
+    changed = [place for place in others[:5] if place not in (0, first, second)]
+    assert changed
     times[fault_judging.BASE_KEY.format("2")][changed] += SECOND
     write_table(table, replace(found, times=times))
     assert outcomes(judged(folder, kept=kept, make=False)) != {}
@@ -331,11 +332,12 @@ def test_a_change_that_few_replications_show_is_found_where_others_may_be_made(f
     assert table.read_bytes() == before
 
 
-def test_of_a_scenario_with_many_recordings_those_behind_the_sixth_make_one_replication(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("recordings", "of_each"), [(4, 2), (5, 2), (6, 1), (8, 1)])
+def test_a_plain_check_makes_one_replication_of_each_recording_and_two_of_few(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, recordings: int, of_each: int
 ) -> None:
-    """By its hash each its own: the first replication is made of the first six, the same for all of them."""
-    for number in range(5, 9):
+    """By its hash each its own: the first replication is the same draw for all of them."""
+    for number in range(5, recordings + 1):
         record(folder, number, 47.0)
     kept = folder / "kept"
     made = judged(folder, kept=kept)
@@ -352,11 +354,10 @@ def test_of_a_scenario_with_many_recordings_those_behind_the_sixth_make_one_repl
     monkeypatch.setattr(fault_judging, "run_one", seen)
     assert outcomes(judged(folder, kept=kept, make=False)) == outcomes(made)
     names = sorted(found.made_for)
-    picked = {name: fault_judging.picked(found.made_for[name], 200)[0] for name in names}
-    wanted = [(name, number) for name in names[:6] for number in (0, picked[name])]
-    assert played == [*wanted, *((name, picked[name]) for name in names[6:])]
+    picked = {name: fault_judging.picked(found.made_for[name], 200)[:of_each] for name in names}
+    assert played == [(name, number) for name in names for number in picked[name]]
     times = {name: rows.copy() for name, rows in found.times.items()}
-    times[fault_judging.BASE_KEY.format(names[-1])][picked[names[-1]]] += SECOND
+    times[fault_judging.BASE_KEY.format(names[-1])][picked[names[-1]][-1]] += SECOND
     write_table(table, replace(found, times=times))
     assert "today's twin" in reason(judged(folder, kept=kept, make=False))
 
