@@ -106,13 +106,13 @@ def judge_case(task: Task) -> Section:
     folders: Sequence[Path | None] = case.group.folders if case.group else [None]
     runs = [_run(task, recording, task.out / str(place)) for place, recording in enumerate(folders)]
     section = without_runs(_section(case, runs), task.drawn)
-    if not task.kept:
-        shutil.rmtree(task.out, ignore_errors=True)
+    if not task.kept and task.out.exists():
+        shutil.rmtree(task.out)
     return section
 
 
 def _run(task: Task, recording: Path | None, out: Path) -> Done:
-    """Run the twin once, beside a recorded run or alone: into its folder, or in memory where that is not kept."""
+    """Run the twin once: alone, into its folder, or beside a recorded run, in memory where that folder is not kept."""
     from slurmtwin_reports.history import history_of
     from slurmtwin_reports.load import load_run
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from concurrent.futures import Future
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurmtwin.campaign import pool
+from slurmtwin.cli.judge_commands import JUDGING
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.engine import garbage
 from slurmtwin_operator.designs import load_design
@@ -86,3 +88,9 @@ def test_dear_tasks_begin_first_and_results_come_in_the_tasks_order(monkeypatch:
     tasks: Iterable[int] = [3, 1, 4, 2]
     assert pool.run_tasks(lambda task: -task, tasks, 2, cost=lambda task: task) == [-3, -1, -4, -2]
     assert begun == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("module", [*pool.READY, *JUDGING])
+def test_what_the_server_of_workers_reads_is_there(module: str) -> None:
+    """It goes past a module that was renamed, and each worker would read that by itself again."""
+    assert find_spec(module) is not None

@@ -109,8 +109,8 @@ def test_the_copy_runs_compiled_code_of_these_sources(script: ModuleType) -> Non
 @needs_copy
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_fault_scenario_has_equal_events_in_both() -> None:
-    """Row for row: event hashes of all scenarios in pods."""
+def test_every_fault_scenario_and_probe_has_equal_events_in_both() -> None:
+    """Row for row: event hashes of all scenarios in pods and of all probes."""
     compiled, plain = (json.loads(of(folder, str(RENEW), *SCENARIOS)) for folder in (Path(COPY), ROOT))
     assert compiled == plain
 
