@@ -270,6 +270,7 @@ QUIET = (
     "quiet-rested",
     "quiet-shrunk",
     "quiet-configured",
+    "quiet-silent",
 )
 """Runs without a prediction: durations are fitted to them."""
 

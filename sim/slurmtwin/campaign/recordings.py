@@ -133,7 +133,8 @@ def _times(manifest: Manifest, scenario: Scenario, rows: Iterable[Any]) -> Start
     times = starts.times()
     if scenario.pods is None:
         return times
-    times = replace(times, host_load=manifest.resources.get("host_load"))
+    beside = int(manifest.parameters.get("runs_beside", 1))
+    times = replace(times, host_load=manifest.resources.get("host_load"), runs_beside=beside)
     if not scenario.pods.controller_after:
         return times
     return replace(times, container_ns=_waiting_workers(known))

@@ -39,6 +39,7 @@ DURATIONS: Final[dict[str, str]] = {
     "supervisor-start": "supervisord's container runs until supervisord waits for its first round of 1 s",
     "supervisor-spawn": "supervisord begins to start its program again until that is executed",
     "slurmd-again": "slurmd -Z is executed once more until it serves, 26.05",
+    "slurmd-again-2205": "supervisord's child is executed as slurmd until that serves, 22.05",
     "registration": "slurmd serves until slurmctld lists its node as IDLE",
     "script-launch": "slurmctld has started a job until its script runs",
     "launch-among": "the same of scripts that begin together on one host, divided by their number",

@@ -39,10 +39,10 @@ class PodAssembly(Assembly):
 
     def __init__(
         self, streams: RandomStreams, watch: AttemptTrace | None, still: bool, clock_lag_ns: int,
-        registers_ns: Callable[[], int], host_load: float | None,
+        registers_ns: Callable[[], int], host_load: float | None, runs_beside: int,
     ) -> None:  # fmt: skip
         super().__init__(streams, watch)
-        self._clock = CoarseClock(streams.generator("coarse_clock"), still, clock_lag_ns, host_load)
+        self._clock = CoarseClock(streams.generator("coarse_clock"), still, clock_lag_ns, host_load, runs_beside)
         self._registers_ns = registers_ns
 
     def build(self, cluster: SlurmCluster, clock: DaemonClock, index: int) -> Slurmctld:

@@ -91,6 +91,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "volumes-mounted": (900.0, 1.1),
     "supervisor-spawn": (17.0, 0.58),
     "slurmd-again": (30.0, 0.0),
+    "slurmd-again-2205": (12.0, 0.0),
     "loop-wake": (0.4, 0.5),
     "register-answer": (6.0, 0.3),
     "loop-round": (1.9, 0.3),
@@ -134,7 +135,7 @@ ms to 58, which was measured of both.
 supervisor-spawn is what 22 restarts of an idle program by supervisord 4.2.5 took beyond 1 s, without a cluster.
 slurmd-again is what 40 restarts of slurmd took beyond supervisord's rounds, less supervisor-spawn
 (slurmtwin_e2e.kind.supervised_restart, without a cluster: 47 ms, and 53 of slurmctld, which has its own start for
-that); of another version it is slurmd's own start outside pods.
+that); slurmd-again-2205 is slurmd's own start outside pods, as it is of 24.11.
 sigkill is what 24 signals by way of containerd took beyond a client that only asks, on an idle cluster of 28 November
 (runtime_signal): 0 to 35 ms, once 120.
 pre-stop is that of quiet-ended, 15 ends one by one on the machine of 25 November, 23:00 UTC; on the Xeon and in the two
@@ -188,7 +189,8 @@ _ON_XEON_29: Final = {
     **_ON_XEON,
     "node-down": (0.25, 0.9),
     "supervisor-spawn": (13.0, 0.33),
-    "slurmd-again": (16.0, 0.0),
+    "slurmd-again": (12.6, 0.0),
+    "slurmd-again-2205": (7.5, 0.0),
 }
 _SUPERVISED: Final = {"supervisor-start": (125.0, 0.18)}
 _BUSY_DOWN: Final = {"node-down": (1.2, 0.8)}
@@ -300,18 +302,19 @@ polls took 1.62 ms (1.1 to 3.9, once 8.1; standby_pings). Elsewhere both by as m
 a round with their polls: 0.40 on the Xeon, 0.43, 0.32, 0.39 and 0.32 on 24 November (the first and third by
 slurmctld's start), and by slurmctld's start alone in the hours behind and on 21 and 22 November.
 
-On the Xeon of 29 November supervisord had slurmd back 27 and 33 ms beyond its rounds (26.05, 36 and 24 restarts beside
-two idle clusters) and 26 and 24 (22.05), where without a cluster, on a host that slept meanwhile, 26.05 took 70
-(docs/surprises.md). dispatcher-wake is that of the 16 submissions before the faults of its eight runs of
-x83-cluster-lost. The one of 08:15 UTC that day has the other's supervised restarts and node-down; nothing recorded on
-it draws them but node-down."""
+On the Xeon of 29 November supervisord had slurmd back 25.6 ms beyond its rounds (26.05, twice 40 restarts beside one
+idle cluster, as runs have it) and 20.7 and 20.4 (22.05, in turns with those). Beside two idle clusters it took 27 and
+33, and 26 and 24; without one, on a host that slept meanwhile, 26.05 took 70 (docs/surprises.md). dispatcher-wake is
+that of the 16 submissions before the faults of its eight runs of x83-cluster-lost. The one of 08:15 UTC that day has
+the other's supervised restarts and node-down; nothing recorded on it draws them but node-down."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "stepd.lingers": (6, 800),
     "slurmctld.orders_first": (8, 32),
     "standby.stalls": (8, 131),
     "script.waits": (34, 122),
     "list.refused": (16, 84),
-    "supervisor.crash": (11, 60),
+    "supervisor.crash": (20, 170),
+    "supervisor.crash-2205": (31, 110),
 }
 """What happens now and then -> (how often it did, of how many times).
 
@@ -327,9 +330,10 @@ twenty did.
 list.refused: slurmctld's pods that came back at once and alone on their machine (quiet-controller, twelve runs, three
 beside each other). On an idle cluster, without Slurm and its watchers, 5 of 160 (slurmtwin_e2e.kind.refused_lists); of
 50 beside another pod with the same volumes none.
-supervisor.crash: a daemon that was killed is started two rounds of supervisord later, not one. Without a cluster, on a
-calm host of 28 November, slurmd 6 of 30 and slurmctld 5 of 30 (slurmtwin_e2e.kind.supervised_restart); 35 of 80 on the
-overloaded one of the 22nd.
+supervisor.crash: a daemon that was killed is started two rounds of supervisord later, not one
+(slurmtwin_e2e.kind.supervised_restart). Of 26.05 without a cluster, on a calm host of 28 November, slurmd 6 of 30 and
+slurmctld 5 of 30, and on that of the 29th slurmd 4 of 30, and 5 of 80 beside an idle cluster; 35 of 80 on the
+overloaded one of the 22nd. Slurmd of 22.05 in turns with those of the 29th 11 of 30 and 20 of 80.
 """
 ROUNDS_APART: Final = 0.31
 """Logarithm's sigma of what rounds of 22.05's loop take beyond their second, from one tick to the next of a run: 26

@@ -156,10 +156,21 @@ def supervised_ends(operator: str, world: PodWorld) -> tuple[Callable[[], int], 
     return draw("supervisor.hears", 0, SECOND), lambda role: SECOND if again() < percent[role] else 0
 
 
+def slurmd_again(world: PodWorld) -> Callable[[], int]:
+    """slurmd's program is executed by supervisord until it serves; of 24.11 it is not measured in pods."""
+    version, own_ns = world.cluster.conf.version, world.own_start_ns[1]
+    return (lambda: own_ns) if version == "24.11" else world.draw(_of_version("slurmd-again", version))
+
+
+def _of_version(name: str, version: str) -> str:
+    """What was measured of 22.05 as well."""
+    return f"{name}-2205" if version == "22.05" else name
+
+
 def supervised_restart(world: PodWorld) -> Callable[[], int]:
     """A program under supervisord has ended until it is started again (models/slurm_pods/supervisor.py)."""
     round_ns = world.scaled("supervisor-restart", ROUND_NS)
-    again = world.happens("supervisor.crash")
+    again = world.happens(_of_version("supervisor.crash", world.cluster.conf.version))
     return lambda: 2 * round_ns if again() else round_ns
 
 

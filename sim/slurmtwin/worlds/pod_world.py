@@ -52,7 +52,14 @@ from slurmtwin.worlds.pod_durations import OF_BURSTS, ROUNDS_APART, possible_sha
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS, ClusterFaults
 from slurmtwin.worlds.pod_limits import growth, late_fill, limited_launch, limited_script, limited_start
 from slurmtwin.worlds.pod_observer import ObservedSink, Observer
-from slurmtwin.worlds.pod_operator import OperatorPart, design_of, rendered, supervised_ends, supervised_restart
+from slurmtwin.worlds.pod_operator import (
+    OperatorPart,
+    design_of,
+    rendered,
+    slurmd_again,
+    supervised_ends,
+    supervised_restart,
+)
 from slurmtwin.worlds.pod_others import IMAGE, other_pod, other_program
 from slurmtwin.worlds.pod_scaling import Machines
 from slurmtwin.worlds.pod_services import DISK_BYTES, Keys, NameService, has_disk
@@ -143,7 +150,7 @@ class PodWorld(TwinWorld):
         self.streams = streams
         assembly = PodAssembly(
             streams, options.watch, options.still, options.times.clock_lag_ns, self.draw("register-answer"),
-            options.times.host_load,
+            options.times.host_load, options.times.runs_beside,
         )  # fmt: skip
         assembly.first_tick_ns = self.scaled("min-checkin-time", assembly.first_tick_ns)
         return assembly
@@ -375,8 +382,7 @@ class KubePart:
         pinned = 0 if pods.controller_after else len(pod_objects.worker_names(self._scenario))
         resolver_ns = world.scaled("resolver-timeout", RESOLVER_NS)
         hears, ends = supervised_ends(pods.operator, world)
-        spawn, (slurmctld_own_ns, slurmd_own_ns) = world.draw("supervisor-spawn"), world.own_start_ns
-        again = world.draw("slurmd-again") if self._scenario.slurm.version == "26.05" else partial(int, slurmd_own_ns)
+        spawn, again, (slurmctld_own_ns, _) = world.draw("supervisor-spawn"), slurmd_again(world), world.own_start_ns
         standby_ns = () if times.standby_ns is None else (times.standby_ns,)
         return DaemonPods(
             livez=self._scenario.slurm.version >= "26.05",

@@ -90,6 +90,8 @@ class StartTimes:
     """How far time(NULL) of the host was behind the clock that wakes slurmctld's loop (models, coarse_clock.py)."""
     host_load: float | None = None
     """The host's load when a run in pods began; None: not known."""
+    runs_beside: int = 1
+    """So many runs in pods were on the host at once, this one with them."""
     script_ns: Mapping[int, int] = field(default_factory=dict)
     """Job number -> when its script began for the first time, before the first fault of a run in pods."""
     pod_node: Mapping[str, str] = field(default_factory=dict)

@@ -14,9 +14,17 @@ import pytest
 
 from slurmtwin.campaign.loop_spans import ANSWER_MS
 from slurmtwin.campaign.recorded_starts import FEWEST_ROUNDS, clock_lag_ns, rounds_between
-from slurmtwin.contract.clock import MS, SECOND, US
+from slurmtwin.contract.clock import MS, SECOND, US, parse_duration
 from slurmtwin.contract.hostlist import expand
-from slurmtwin.models.slurmctld.coarse_clock import CALM_LOAD, CAUGHT_UP_NS, SEEN_LATE, SEEN_LATE_LOADED
+from slurmtwin.models.slurmctld.coarse_clock import (
+    CALM_LOAD,
+    CAUGHT_UP_NS,
+    SEEN_LATE,
+    SEEN_LATE_LOADED,
+    TOLD_BEHIND,
+    TOLD_BEHIND_BESIDE,
+    TOLD_NS,
+)
 from slurmtwin.models.slurmctld.pings import MOST_BESIDE, REGISTERING_BESIDE
 from slurmtwin.models.slurmctld.scheduler import UNREAD_BATCH_SCHED_DELAY_S as CALLED_S
 from slurmtwin.worlds.pod_durations import ROUNDS_APART
@@ -28,6 +36,8 @@ if TYPE_CHECKING:
 RECORDINGS = Path(__file__).parents[3] / "scenarios" / "recordings"
 LATE_COUNTED_NS = {False: 1_795_940_100 * SECOND, True: 1_795_971_600 * SECOND}
 """Loaded or not -> late ticks were counted in the runs until 29 November 2026, 08:15 UTC, or 17:00."""
+GIVEN_UP_NS = 20_275 * MS
+"""A ping of a frozen slurmd is given up so long behind its tick (surprises.md)."""
 COUNTED_AND_GONE = {False: (0, 4), True: (1, 9)}
 """Late ticks, and shown ones, of runs that were counted, and that the rule of 27 November took since: six of
 x62-slurmd-crash-main (docs/fault-verdicts.md)."""
@@ -133,6 +143,51 @@ def test_ticks_are_late_the_oftener_the_more_the_host_has_to_do() -> None:
         shown[0] += COUNTED_AND_GONE[loaded][1]
         assert (late[0], late[0] + shown[0]) == law
         assert sum(late) / sum(late + shown) == pytest.approx(law[0] / law[1], abs=0.002)
+
+
+def test_a_tick_that_waits_for_its_cycle_is_told_late_where_other_runs_are_on_the_host() -> None:
+    """coarse_clock.TOLD_*, counted in quiet-silent: 1 ms and more behind the first whole second behind the cycle's end
+    by the runs beside; what is told when the loop sleeps comes a second later. Fault runs, of other hosts as well, show
+    about the same, and none that is a second late where time(NULL) is 3 ms behind and more.
+    """
+    came, others = defaultdict(Counter[str]), defaultdict(Counter[str])
+    for manifest in sorted(RECORDINGS.glob("*/26.05/pods/*/manifest.json")):
+        history = load_run(manifest.parent)
+        rows, known = list(history.rows()), history.manifest
+        epoch_ns = known.parameters["epoch_ns"]
+        lag_ns = clock_lag_ns((row.t_ns for row in rows if row.kind == "node.pinged" and row.value), epoch_ns)
+        quiet, beside = known.scenario == "quiet-silent", known.parameters["runs_beside"] > 1
+        counted = came[beside] if quiet else others[beside, lag_ns >= 3 * MS]
+        for behind_ns in told_behind_ns(rows, epoch_ns):
+            counted["woken" if behind_ns < MS else "asleep" if behind_ns > SECOND // 2 else "told"] += 1
+    for beside, law in ((False, TOLD_BEHIND), (True, TOLD_BEHIND_BESIDE)):
+        assert (came[beside]["told"] + came[beside]["asleep"], came[beside].total()) == law
+    least, most = TOLD_NS
+    asleep = (most - 2_650 * US) / (most - least)
+    assert came[True]["asleep"] / TOLD_BEHIND_BESIDE[0] == pytest.approx(asleep, abs=0.03)
+    alone, near, far = others[False, False] + others[False, True], others[True, False], others[True, True]
+    assert (alone["told"], alone["asleep"], alone["woken"]) == (2, 0, 28)
+    assert (near["told"], near["asleep"], near["woken"]) == (24, 2, 14)
+    assert (far["told"], far["asleep"], far["woken"]) == (10, 0, 14)
+
+
+def told_behind_ns(rows: Sequence[Row], epoch_ns: int) -> Iterator[int]:
+    """Of ticks that waited for a cycle with a frozen slurmd: how long behind the first whole second behind its end."""
+    frozen = [
+        (row.t_ns, row.t_ns + parse_duration(row.details["fault"]["lasts"]))
+        for row in rows
+        if row.kind == "fault.injected" and row.details["fault"]["kind"] in ("process.freeze", "kube_node.pause")
+        and "slurmd" in row.details["fault"]["target"]
+    ]  # fmt: skip
+    ticks: list[int] = []
+    for row in rows:
+        if row.kind in ("node.pinged", "node.down") and (not ticks or row.t_ns - ticks[-1] > 3 * SECOND):
+            ticks.append(row.t_ns)
+    for tick_ns, next_ns in pairwise(ticks):
+        within = any(begin_ns < tick_ns and next_ns < end_ns for begin_ns, end_ns in frozen)
+        if within and 20.4 * SECOND < next_ns - tick_ns < 22.6 * SECOND:
+            end_ns = tick_ns + epoch_ns + GIVEN_UP_NS
+            yield next_ns + epoch_ns - (end_ns // SECOND + 1) * SECOND
 
 
 def ticks_before_fault(rows: Sequence[Row]) -> Iterator[int]:

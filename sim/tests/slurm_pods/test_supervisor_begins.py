@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,16 +29,21 @@ def test_the_daemon_starts_a_round_after_supervisord() -> None:
     assert began == [650 * MS, 1150 * MS]
 
 
+@pytest.mark.parametrize(("version", "share"), [("22.05", "supervisor.crash-2205"), ("26.05", "supervisor.crash")])
 @pytest.mark.parametrize(("comes_twice", "wait_ns"), [(False, 2 * SECOND), (True, 4 * SECOND)])
-def test_a_crash_is_followed_by_a_start_one_or_two_whole_rounds_later(comes_twice: bool, wait_ns: int) -> None:
+def test_a_crash_is_followed_by_a_start_one_or_two_whole_rounds_later(
+    version: str, share: str, comes_twice: bool, wait_ns: int
+) -> None:
     """The crash wakes poll(): what is reaped then starts a round later, what is not one more (supervisord 4.2.5).
 
-    How often is measured (SHARES), a round is that of the world.
+    How often is measured of each version (SHARES), a round is that of the world.
     """
 
     class World:
+        cluster: Any = SimpleNamespace(conf=SimpleNamespace(version=version))
+
         def happens(self, name: str) -> Callable[[], bool]:
-            assert name == "supervisor.crash"
+            assert name == share
             return lambda: comes_twice
 
         def scaled(self, _name: str, value_ns: int) -> int:
