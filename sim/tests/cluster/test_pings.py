@@ -368,8 +368,8 @@ def test_a_tick_that_is_due_when_its_cycle_ends_waits_for_the_clock(
 @pytest.mark.parametrize(("asks", "host", "share", "middle"), [
     ("late", {}, 0.192, 0.192), ("late", {"host_load": 1.1}, 0.192, 0.192), ("late", {"host_load": 4.8}, 0.25, 0.25),
     ("late", {"runs_beside": 3}, 0.192, 0.192), ("told_ns", {}, 0.022, 0.007),
-    ("told_ns", {"host_load": 4.8}, 0.022, 0.007), ("told_ns", {"runs_beside": 2}, 0.419, 0.418),
-    ("told_ns", {"runs_beside": 3}, 0.419, 0.418),
+    ("told_ns", {"host_load": 4.8}, 0.022, 0.007), ("told_ns", {"runs_beside": 2}, 0.485, 0.485),
+    ("told_ns", {"runs_beside": 3, "host_load": 7.9}, 0.485, 0.485), ("told_ns", {"host_load": 8.0}, 0.683, 0.688),
 ])  # fmt: skip
 def test_how_often_a_look_comes_too_soon_goes_by_the_hosts_load_and_what_is_told_by_the_runs_beside(
     asks: str, host: dict[str, Any], share: float, middle: float
@@ -386,11 +386,18 @@ def test_how_often_a_look_comes_too_soon_goes_by_the_hosts_load_and_what_is_told
 
 
 def test_what_is_told_behind_a_second_is_told_two_milliseconds_behind_it_or_three() -> None:
-    """TOLD_NS: nine of 28 recorded ones were told more than 2.65 ms behind."""
+    """TOLD_NS: 18 of 66 recorded ones were told more than 2.65 ms behind."""
     clock = CoarseClock(np.random.default_rng(7), still=True, runs_beside=3)
     behind_ns = np.array([ns for ns in (clock.told_ns() for _ in range(20_000)) if ns])
-    assert (behind_ns.min(), behind_ns.max()) == pytest.approx((1.5 * MS, 3.2 * MS), rel=0.01)
-    assert np.mean(behind_ns > 2.65 * MS) == pytest.approx(9 / 28, abs=0.03)
+    assert (behind_ns.min(), behind_ns.max()) == pytest.approx((1.5 * MS, 3.1 * MS), rel=0.01)
+    assert np.mean(behind_ns > 2.65 * MS) == pytest.approx(18 / 66, abs=0.03)
+
+
+def test_on_an_overloaded_host_the_loop_itself_is_late_for_its_look() -> None:
+    """ASLEEP_OVERLOADED: whatever time(NULL) is behind."""
+    clock = CoarseClock(np.random.default_rng(7), still=True, lag_ns=5 * MS, host_load=11.6)
+    behind_ns = np.array([ns for ns in (clock.told_ns() for _ in range(20_000)) if ns])
+    assert np.mean(behind_ns > clock.lag_ns) == pytest.approx(8 / 20, abs=0.03)
 
 
 def test_a_cycle_of_22_05_is_over_within_its_second(rig: Callable[..., Any]) -> None:
