@@ -434,6 +434,19 @@ def test_a_fault_of_slurms_records_leaves_the_looks_of_kubelets_as_they_stood() 
     assert found.sync_ns == {"w-0": -3 * SECOND}
 
 
+def test_a_run_knows_its_hosts_load_and_how_many_were_beside_it() -> None:
+    """A manifest from before runs went beside each other has no number: it had the host for itself."""
+    document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": [{"NodeName": "w-0"}]}, "pods": {}}
+    for known, beside in (({"runs_beside": 3}, 3), ({}, 1)):
+        manifest = Manifest(
+            world="kind", scenario="a", scenario_sha256="", seed=0, parameters={"epoch_ns": 7} | known,
+            resources={"host_load": 5.5},
+        )  # fmt: skip
+        began = Event(-5 * SECOND, Kind.SLURMCTLD_STARTED, "slurmctld")
+        times = start_times(manifest, Scenario.model_validate(document), [began])
+        assert (times.host_load, times.runs_beside) == (5.5, beside)
+
+
 def test_the_last_status_of_a_node_set_before_the_fault_is_known() -> None:
     """A change of its spec is no status, nor is its first sight; what comes behind the fault is the twin's."""
     fault = {"at": "20s", "kind": "operator.scale", "target": "workers", "count": 1}

@@ -33,7 +33,7 @@ TOLD_BEHIND_BESIDE: Final = (66, 136)
 TOLD_BEHIND_OVERLOADED: Final = (20, 29)
 """Ticks that waited for a cycle with a frozen slurmd (26.05): so many came 1 ms and more behind the first whole second.
 Of quiet-silent's runs that had the host for themselves, and of those with two or five others beside them; with them
-they do not go by the load with which a run began (1.0 to 7.5; test_recorded_loop.py). Last of ten runs of 21 and 22
+they do not go by the load with which a run began (1.0 to 7.5; test_recorded_loop.py). Last of twelve runs of 21 and 22
 November at loads of 8.4 to 36, which are gone since: s2-slurmd-hang, x64-worker-host-lost, x70-undrain-before-down."""
 TOLD_NS: Final = (1_500 * US, 3_100 * US)
 """So long behind that second they are told, evenly: 21 of the 66 came within 2 ms, 27 later, and 18 were told when the
