@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
@@ -19,6 +20,8 @@ from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import UnsupportedError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
+from slurmtwin.models.slurmctld.coarse_clock import CoarseClock
+from slurmtwin.worlds import pod_assembly
 from slurmtwin.worlds.pod_durations import OF_ENDS, OF_EVICTIONS, OF_PAIRS, ROUNDS_APART, still_durations
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
@@ -374,3 +377,18 @@ def test_supervisord_has_slurmd_back_after_its_round_and_two_laws() -> None:
     assert back_s("26.05", 16) % 1 == pytest.approx(0.029, abs=0.001)
     assert back_s("22.05", 50) - back_s("22.05", 8) == pytest.approx(0.042)
     assert back_s("22.05", 8) % 1 == pytest.approx(0.021, abs=0.001)
+
+
+def test_the_loops_clock_knows_the_hosts_load_and_the_runs_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recorded run's: how often a tick is late goes by the one, and the end of a cycle is told by the other."""
+    known: list[dict[str, Any]] = []
+
+    class Clock(CoarseClock):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            known.append(inspect.signature(CoarseClock).bind(*arguments, **named).arguments)
+            super().__init__(*arguments, **named)
+
+    monkeypatch.setattr(pod_assembly, "CoarseClock", Clock)
+    times = StartTimes(host_load=5.5, runs_beside=3)
+    run_scenario(scenario("x62-slurmd-crash-main"), FAULTS, TwinOptions(durations=still_durations(), times=times))
+    assert [(one["host_load"], one["runs_beside"]) for one in known] == [(5.5, 3)]
