@@ -163,7 +163,7 @@ def slurmd_again(world: PodWorld) -> Callable[[], int]:
 
 
 def _of_version(name: str, version: str) -> str:
-    """What was measured of 22.05 as well."""
+    """The law of that name, which was measured of 22.05 by itself."""
     return f"{name}-2205" if version == "22.05" else name
 
 

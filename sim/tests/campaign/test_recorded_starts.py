@@ -435,7 +435,7 @@ def test_a_fault_of_slurms_records_leaves_the_looks_of_kubelets_as_they_stood() 
 
 
 def test_a_run_knows_its_hosts_load_and_how_many_were_beside_it() -> None:
-    """A manifest from before runs went beside each other has no number: it had the host for itself."""
+    """A run that no batch recorded has no number: it had the host for itself."""
     document = {"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {"nodes": [{"NodeName": "w-0"}]}, "pods": {}}
     for known, beside in (({"runs_beside": 3}, 3), ({}, 1)):
         manifest = Manifest(

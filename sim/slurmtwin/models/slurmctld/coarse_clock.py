@@ -27,7 +27,7 @@ SEEN_LATE_LOADED: Final = (288, 1153)
 """Ticks of all runs in pods before their first fault, on hosts whose clock was 3 ms and more behind: so many came
 within 2 ms of a whole second, and are a second late (sim/tests/campaign/test_recorded_loop.py)."""
 OVERLOAD: Final = 8.0
-"""On such a host it had more to do than two CPUs can from here on, before any pod was there."""
+"""From here on a host (of two CPUs) has more to do than it can, which deploying a run alone does not bring about."""
 TOLD_BEHIND: Final = (0, 22)
 TOLD_BEHIND_BESIDE: Final = (66, 136)
 TOLD_BEHIND_OVERLOADED: Final = (20, 29)
@@ -67,11 +67,11 @@ class CoarseClock:
         self.lag_ns = lag_ns
         """How far time(NULL) is behind."""
         self._generator = generator
-        loaded = host_load is not None and host_load >= CALM_LOAD
+        load = host_load or 0.0
         share = _middle if still else _possible
         seen, told = generator.spawn(2)
-        self._overloaded = host_load is not None and host_load >= OVERLOAD
-        self._share = share(SEEN_LATE_LOADED if loaded else SEEN_LATE, seen)
+        self._overloaded = load >= OVERLOAD
+        self._share = share(SEEN_LATE_LOADED if load >= CALM_LOAD else SEEN_LATE, seen)
         self._told_share = share(_told_behind(self._overloaded, runs_beside), told)
         self._second = (0, False)
 
@@ -86,14 +86,15 @@ class CoarseClock:
         return bool(self._generator.random() < self._share)
 
     def told_ns(self) -> int:
-        """How long behind a whole second the end of a cycle is told that was over before, in ns."""
+        """How long behind a whole second the loop finds that a cycle which was over before is told to be, in ns: a
+        second where it sleeps by then."""
         waits, how_long = self._generator.random(2)
         if waits >= self._told_share:
             return 0
-        if self._overloaded and how_long < ASLEEP_OVERLOADED:
-            return SECOND
         least, most = TOLD_NS
-        return round(least + float(how_long) * (most - least))
+        told_ns = round(least + float(how_long) * (most - least))
+        asleep = told_ns > self.lag_ns or (self._overloaded and how_long < ASLEEP_OVERLOADED)
+        return SECOND if asleep else told_ns
 
 
 def _told_behind(overloaded: bool, runs_beside: int) -> tuple[int, int]:

@@ -377,9 +377,8 @@ class Pings:
             return unix_ns // SECOND, 0
         if self.clock is not None and self._last_tick_s:
             if self._told_end[0] != unix_ns:
-                second, told_ns = unix_ns // SECOND + 1, self.clock.told_ns()
-                asleep = told_ns > self.clock.lag_ns
-                self._told_end = (unix_ns, second + 1, 0) if asleep else (unix_ns, second, told_ns)
+                late_s, told_ns = divmod(self.clock.told_ns(), SECOND)
+                self._told_end = (unix_ns, unix_ns // SECOND + 1 + late_s, told_ns)
             return self._told_end[1:]
         if self.ctld.conf.version == "26.05" and self._last_tick_s:
             return self.nodes.update_s(unix_ns // SECOND), 0
