@@ -1,9 +1,10 @@
 """What a request takes that waited for a stopped API server, measured on a cluster of ours.
 
-`python -m slurmtwin_e2e.kind.burst_requests --cluster NAME` (a running one; it needs some two minutes). The server
-is stopped for 2 s and runs for 0.1 s, as by the fault api_server.slow. A merge patch of one ConfigMap is on its way
-while it stands; what it takes from the signal by which the server goes on until its answer is the law `burst-request`
-(worlds/pod_durations.py). As many patches before that tell what one takes of a server that runs.
+`python -m slurmtwin_e2e.kind.burst_requests --cluster NAME` (a running one; it needs some four minutes). The server
+is stopped for 2 s and runs for 0.1 s, as by the fault api_server.slow. Reads and merge patches of one ConfigMap and
+merge patches of one Pod are on their way while it stands. What they take from the signal by which the server goes on
+until their answer, less what one of their kind takes of a server that runs, is the law `burst-wake`; what lies between
+two signals beyond pause and burst is `burst-cycle` (worlds/pod_durations.py).
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ import argparse
 import bisect
 import itertools
 import json
+import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from slurmtwin.contract.clock import SECOND
 from slurmtwin_e2e.kind.api import Api
 from slurmtwin_e2e.kind.attach import attach
 from slurmtwin_e2e.kind.cluster import Cluster
-from slurmtwin_e2e.kind.faults.services import FIND, at_all_times, in_bursts
+from slurmtwin_e2e.kind.faults.services import FIND, RUN_S, SIGNALS, at_all_times, in_bursts, signals
 from slurmtwin_e2e.kind.log_normal import log_normal
 from slurmtwin_e2e.kind.node_shell import NodeShell
 
 NAMESPACE: Final = "st-burst-requests"
+MAP: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+PODS: Final = "/api/v1/namespaces/kube-system/pods"
+LABEL: Final = "k8s-app=kube-dns"
+"""Of the pod that is patched: every cluster has one, and nothing of Slurm's is disturbed."""
+MARK: Final = "slurmtwin.dev/burst-requests"
 PAUSE_S: Final = 2.0
-STAMPS: Final = "/run/slurmtwin-bursts"
 BETWEEN_S: Final = 0.37
 """Between two requests: they come at any part of a pause."""
 WAITED_S: Final = 0.15
@@ -45,57 +53,88 @@ def behind_signals(spans: Sequence[Span], signals_s: Sequence[float]) -> list[fl
     return out
 
 
-def measure(cluster: Cluster, count: int) -> tuple[list[Span], list[Span], list[float]]:
-    """Requests to a server that runs, those while it runs in bursts, and the signals (unix seconds)."""
+@dataclass(slots=True)
+class Measured:
+    """Spans by kind of request: of a server that runs, and while it runs in bursts; its signals (unix seconds)."""
+
+    quick: dict[str, list[Span]] = field(default_factory=dict)
+    slow: dict[str, list[Span]] = field(default_factory=dict)
+    signals_s: list[float] = field(default_factory=list)
+
+
+def measure(cluster: Cluster, count: int) -> Measured:
+    """So many requests of each kind, in turns, to a server that runs, and as many while it runs in bursts."""
     api, shell = Api(cluster.kubeconfig), NodeShell(cluster.control_plane)
-    maps = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    name = api.request("GET", f"{PODS}?labelSelector={LABEL}")["items"][0]["metadata"]["name"]
     api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     try:
-        api.request("POST", maps, {"metadata": {"name": "one"}})
-        turn = iter(range(1 << 30))
-
-        def ask() -> None:
-            api.patch(f"{maps}/one", {"data": {"turn": str(next(turn))}})
-
-        quick = [_asked(ask) for _ in range(count)]
+        api.request("POST", MAP, {"metadata": {"name": "one"}})
+        kinds = _kinds(api, f"{PODS}/{name}")
+        found = Measured(quick=_in_turns(kinds, count))
         pid = shell.run(FIND).text
-        shell.run(in_bursts(pid, PAUSE_S, STAMPS))
+        shell.run(in_bursts(pid, PAUSE_S))
         try:
-            slow = [_asked(ask) for _ in range(count)]
+            found.slow = _in_turns(kinds, count)
         finally:
             shell.run(at_all_times(pid, PAUSE_S), check=False)
-        return quick, slow, [float(stamp) for stamp in shell.run(f"cat {STAMPS}; rm {STAMPS}").text.split()]
+        told = signals(shell.run(f"cat {SIGNALS}; rm {SIGNALS}").text)
+        found.signals_s = [at_ns / SECOND for word, at_ns in told if word == "CONT"]
+        return found
     finally:
         shell.close()
+        api.patch(f"{PODS}/{name}", {"metadata": {"annotations": {MARK: None}}})
         api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
 
 
-def _asked(ask: Callable[[], None]) -> Span:
+def _kinds(api: Api, pod: str) -> dict[str, Callable[[], object]]:
+    turns = itertools.count()
+    return {
+        "read": lambda: api.request("GET", f"{MAP}/one"),
+        "patch": lambda: api.patch(f"{MAP}/one", {"data": {"turn": str(next(turns))}}),
+        "pod-patch": lambda: api.patch(pod, {"metadata": {"annotations": {MARK: str(next(turns))}}}),
+    }
+
+
+def _in_turns(kinds: Mapping[str, Callable[[], object]], count: int) -> dict[str, list[Span]]:
+    spans: dict[str, list[Span]] = {kind: [] for kind in kinds}
+    for kind, ask in list(kinds.items()) * count:
+        spans[kind].append(_asked(ask))
+    return spans
+
+
+def _asked(ask: Callable[[], object]) -> Span:
     time.sleep(BETWEEN_S)
     begun_s = time.time()
     ask()
     return begun_s, time.time()
 
 
-def summary(quick: Sequence[Span], slow: Sequence[Span], signals_s: Sequence[float]) -> dict[str, Any]:
-    """Medians in ms and sigmas of the logarithm, each request that waited, and how far apart the signals were."""
-    waited = behind_signals(slow, signals_s)
-    cycles = [(b - a) * 1000 for a, b in itertools.pairwise(signals_s)]
+def summary(found: Measured) -> dict[str, Any]:
+    """Medians in ms and sigmas of the logarithm: of each kind, of what waking adds to it, of what cycles have more."""
+    kinds, wake = {}, []
+    for kind, spans in found.slow.items():
+        usual, waited = _took_ms(found.quick[kind]), behind_signals(spans, found.signals_s)
+        kinds[kind] = {"usual_ms": log_normal(usual), "waited": len(waited), "waited_ms": log_normal(waited)}
+        wake += [ms - statistics.median(usual) for ms in waited]
+    cycles = [(b - a - PAUSE_S - RUN_S) * 1000 for a, b in itertools.pairwise(found.signals_s)]
     return {
-        "usual_ms": log_normal([(end - begin) * 1000 for begin, end in quick]),
-        "waited": len(waited), "waited_ms": log_normal(waited), "cycle_ms": log_normal(cycles, digits=2),
-        "each_ms": [round(ms, 1) for ms in waited],
+        "kinds": kinds, "wake_ms": log_normal(wake, least_ms=1), "each_wake_ms": [round(ms, 1) for ms in wake],
+        "cycle_ms": log_normal(cycles, digits=2), "each_cycle_ms": [round(ms, 2) for ms in cycles],
     }  # fmt: skip
+
+
+def _took_ms(spans: Sequence[Span]) -> list[float]:
+    return [(answered_s - asked_s) * 1000 for asked_s, answered_s in spans]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print JSON. Exit 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cluster", required=True, help="a running cluster of ours")
-    parser.add_argument("--requests", type=int, default=40)
+    parser.add_argument("--requests", type=int, default=40, help="of each kind")
     options = parser.parse_args(arguments)
     found = measure(attach(options.cluster), options.requests)
-    sys.stdout.write(json.dumps(summary(*found)) + "\n")
+    sys.stdout.write(json.dumps(summary(found)) + "\n")
     return 0
 
 

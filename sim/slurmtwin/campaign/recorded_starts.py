@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from slurmtwin.adapters.slurm_lists import NEVER_NS
 from slurmtwin.campaign.recorded_comments import commented, informed_from_ns
-from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.clock import MS, SECOND, parse_duration
 from slurmtwin.contract.cluster_faults import WAITING
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import Scenario
+from slurmtwin.models.api_server.bursts import BURST_NS
 from slurmtwin.models.slurm_cluster import SHUTDOWN_WAIT_NS
 from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
@@ -60,6 +61,8 @@ class RecordedStarts:
         self._scripts: dict[int, int] = {}
         self._injected: dict[str, tuple[int, int]] = {}
         """Fault -> when it was injected, and the half-width of that."""
+        self._signals: list[tuple[int, int]] = []
+        """When a fault sent a signal by itself, and the pause between two bursts that it was to keep."""
         self._disturbed = False
         """A fault has done something."""
         self._heard = False
@@ -115,6 +118,8 @@ class RecordedStarts:
             self._heard |= fault["kind"] not in WAITING | OF_RECORDS
             called = _ordered(fault["kind"], int(row.t_ns), int(row.t_err_ns), self._stopped)
             self._injected.setdefault(_fault_key(fault), called)
+        elif kind == Kind.FAULT_SIGNALLED:
+            self._signals.append((int(row.t_ns), parse_duration(json.loads(row.detail)["fault"]["offset"])))
         elif kind == Kind.SLURMCTLD_STOPPED:
             self._stopped = int(row.t_ns), int(row.t_err_ns)
         elif kind == Kind.SLURMCTLD_STARTED:
@@ -277,6 +282,7 @@ class RecordedStarts:
             submit_ns=self._submits,
             fault_ns=tuple(self._injected[key][0] for key in self._keys),
             fault_err_ns=tuple(self._injected[key][1] for key in self._keys),
+            **_bursts(self._signals),
             lease_ns=self._leases,
             clock_lag_ns=clock_lag_ns(self._looks[0], self._epoch_ns, self._looks[1]),
             pod_node=self._pods,
@@ -355,6 +361,18 @@ def clock_lag_ns(looks_ns: Iterable[int], epoch_ns: int, behind_fault_ns: Iterab
     if at_once >= FEWEST_AT_ONCE and at_once > 2 * max(behind.values(), default=0):
         return MS // 2
     return min(behind, key=lambda ms: (-behind[ms], ms)) * MS + MS // 2 if behind else CAUGHT_UP_NS
+
+
+def _bursts(signals: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Fields of StartTimes: pauses and bursts of an API server, from the signals that stopped it and let it go on, in
+    turns, and what each pause was to be."""
+    if not signals:
+        return {}
+    times_ns = [at_ns for at_ns, _ in signals]
+    stops_ns, goes_ns = times_ns[::2], times_ns[1::2]
+    pauses_ns = (on - off - pause for off, on, (_, pause) in zip(stops_ns, goes_ns, signals[::2], strict=False))
+    runs_ns = [off - on - BURST_NS for on, off in zip(goes_ns, stops_ns[1:], strict=False)]
+    return {"stopped_ns": stops_ns[0], "bursts_ns": tuple(zip(pauses_ns, [*runs_ns, 0], strict=False))}
 
 
 def _is_ping(row: Any) -> bool:

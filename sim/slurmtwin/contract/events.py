@@ -124,6 +124,7 @@ class Kind(StrEnum):
     FAULT_INJECTED = "fault.injected"  # detail: the fault as in the scenario; value = lateness of the call, unit ns
     FAULT_PROVEN = "fault.proven"  # its effect was seen; detail.proof
     FAULT_CLEARED = "fault.cleared"
+    FAULT_SIGNALLED = "fault.signalled"  # a signal that a fault sends by itself while it lasts; detail.signal
     RUN_STARTED = "run.started"
     RUN_ENDED = "run.ended"  # detail.why = done|max_events|max_time|wall_limit|interrupted
 

@@ -112,7 +112,8 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "operator-look-alone": (16.5, 0.21),
     "operator-event": (4.5, 0.5),
     "slurmd-limited": (639.0, 0.13),
-    "burst-request": (25.6, 0.38),
+    "burst-wake": (15.5, 0.61),
+    "burst-cycle": (5.3, 0.32),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
 quiet-pods has it; quiet-single shows more of that, and of its container. container-start-behind is that of slurmctld's

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
-from slurmtwin.models.api_server.bursts import Bursts
+from slurmtwin.models.api_server.bursts import BURST_NS, Bursts
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
 from slurmtwin.models.controllers.disruption import evict
 from slurmtwin.models.slurmctld.tables import bits
 from slurmtwin.worlds.pod_durations import OF_EVICTIONS
 from slurmtwin.worlds.pod_services import Images, existing, fill_disk, patch_until_done
+from slurmtwin.worlds.start_times import StartTimes
 
 if TYPE_CHECKING:
     from slurmtwin.contract.cluster_faults import ClusterFault
@@ -60,10 +61,8 @@ LOOKED_NS: Final = (0, 55 * MS)
 """kubectl drain, as the harness carries it, looks at its pods each 50 ms, a request of some 5 ms later, and asks again
 at the first look that comes 5 s after it asked last: later by any part of one look, each time anew (e2e kind/faults/
 kube.py). In eight runs of x42-drain-protected 14 or 15 times took 20 to 37 ms each beyond 5 s."""
-BURST_NS: Final = 100 * MS
 FORK_NS: Final = 2 * MS
-"""api_server.slow lets the server run so long between two pauses; its shell starts a program for each: 2104 ms from one
-burst to the next (burst_requests). Three runs of x25-slow-api show rows each 2.104 to 2.106 s."""
+"""A shell starts in that: api_server.slow stops the server first so long behind its call, where it is not recorded."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
 """Targets that name the operator's pod."""
 
@@ -138,19 +137,23 @@ class ClusterFaults:
         self._namespace = namespace
         self._client = Client(server, env)
         self._taints: dict[str, tuple[Taint, ...]] = {}
-        self.waited: Callable[[], int] = lambda: 0
-        """What a request takes that waited while the API server stood, from when it goes on."""
+        self.wakes: Callable[[], int] = lambda: 0
+        """How much later an API server that runs in bursts serves what waited."""
+        self.cycles: Callable[[], int] = lambda: 0
+        """What such a server's pause and burst have beyond their time, together."""
+        self.recorded = StartTimes()
         self.arrives: Callable[[], int] = lambda: 0
         """Until the server has a drain's first request: a drain only begins when it is injected."""
         self.looked: Callable[[], int] = lambda: 0
         """Beyond EVICT_AGAIN_NS, until a refused eviction is asked for again."""
 
-    def draw_from(self, world: PodWorld) -> None:
-        """What requests and looks take is drawn from the world's streams and durations."""
+    def draw_from(self, world: PodWorld, times: StartTimes) -> None:
+        """What requests and looks take is drawn from the world's streams and durations; signals are as recorded."""
         streams = world.streams
         self.rest_probes = streams.uniform_ns("slurmrestd.probe", 0, REST_PROBED_NS)
         self.looked = streams.uniform_ns("kubectl.looked", *LOOKED_NS)
-        self.waited = world.draw("burst-request")
+        self.wakes, self.cycles = world.draw("burst-wake"), world.draw("burst-cycle")
+        self.recorded = times
         self.asks = streams.uniform_ns("kubectl.request", *REQUEST_NS)
         self.arrives = streams.uniform_ns("kubectl.cordon", *(ns // 2 for ns in REQUEST_NS))
         self.marked = world.draw(OF_EVICTIONS) if world.has(OF_EVICTIONS) else None
@@ -430,10 +433,23 @@ class ClusterFaults:
         if verb == "stop":
             self._server.stop()
             return self._api_back
-        since_ns = self._env.now_ns + FORK_NS
-        bursts = Bursts(since_ns, fault.offset + FORK_NS, BURST_NS + FORK_NS, first=self.waited)
+        stopped_ns = self.recorded.stopped_ns
+        since_ns = self._env.now_ns + FORK_NS if stopped_ns is None else max(self._env.now_ns, stopped_ns)
+        bursts = Bursts(since_ns, fault.offset, BURST_NS, wake=self.wakes, beyond=self._beyond())
         self._server.slow(bursts)
         return lambda: self._server.quick(bursts)
+
+    def _beyond(self) -> Callable[[], tuple[int, int]]:
+        left = iter(self.recorded.bursts_ns)
+
+        def beyond() -> tuple[int, int]:
+            known = next(left, None)
+            if known is not None:
+                return known
+            cycle_ns = self.cycles()
+            return cycle_ns // 2, cycle_ns - cycle_ns // 2
+
+        return beyond
 
     def _api_back(self) -> None:
         """The static pod's manifest is there again: the kubelet looks each 20 s, then the container starts."""

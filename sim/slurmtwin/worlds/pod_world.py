@@ -369,7 +369,7 @@ class KubePart:
             self.bridge.bridge if self.bridge else self.operator.operator if self.operator else None,
         )  # fmt: skip
         self.faults.plane = self.plane
-        self.faults.draw_from(world)
+        self.faults.draw_from(world, options.times)
 
     def _settings(self, options: TwinOptions) -> DaemonPods:
         """Daemons serve for the first time when a recording says so, where their container runs by then."""

@@ -59,6 +59,10 @@ class StartTimes:
     """When each fault of the scenario was really injected, in file order; (): as written."""
     fault_err_ns: tuple[int, ...] = ()
     """The half-width of each of these."""
+    stopped_ns: int | None = None
+    """api_server.slow stopped the server first."""
+    bursts_ns: tuple[tuple[int, int], ...] = ()
+    """By how much each pause of such a server, and each burst behind one, was longer than the scenario has it."""
     lease_ns: Mapping[str, int] = field(default_factory=dict)
     """Kubernetes node (control-plane, worker1 ..) -> a renewal of its lease, the last before the first fault."""
     relist_ns: Mapping[str, int] = field(default_factory=dict)

@@ -64,12 +64,15 @@ def test_a_watch_tells_of_a_change_in_the_burst_that_makes_it() -> None:
     assert heard == [2 * SECOND + 54 * MS, 4 * SECOND + 100 * MS + 2 * MS]
 
 
-def test_what_waited_takes_at_least_what_was_measured_of_it() -> None:
-    """Not what comes while the server runs, and not what takes longer itself."""
-    bursts = Bursts(0, PAUSE_NS, RUN_NS, first=lambda: 30 * MS)
-    assert bursts.done_ns(SECOND, 10 * MS) == PAUSE_NS + 30 * MS
-    assert bursts.done_ns(SECOND, 40 * MS) == PAUSE_NS + 40 * MS
-    assert bursts.done_ns(PAUSE_NS + MS, 10 * MS) == PAUSE_NS + 11 * MS
+def test_what_waited_is_served_later_by_what_waking_takes() -> None:
+    """Not what comes while the server runs; of two cycles each has its own lengths, asked for in any order."""
+    more = iter([(3 * MS, 2 * MS), (5 * MS, 0)])
+    bursts = Bursts(0, PAUSE_NS, RUN_NS, wake=lambda: 30 * MS, beyond=lambda: next(more))
+    second_ns = 2 * PAUSE_NS + RUN_NS + 10 * MS
+    assert bursts.done_ns(PAUSE_NS + RUN_NS + SECOND, 10 * MS) == second_ns + 40 * MS
+    assert bursts.done_ns(SECOND, 10 * MS) == PAUSE_NS + 43 * MS
+    assert bursts.done_ns(PAUSE_NS + 4 * MS, 10 * MS) == PAUSE_NS + 14 * MS
+    assert bursts.runs_ns(PAUSE_NS + RUN_NS + 6 * MS) == second_ns
 
 
 def test_a_server_that_is_quick_again_ends_its_pause_first() -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin_e2e.collect.run_events import detail, rounded
 from slurmtwin_e2e.kind.collect.clocks import Offset
 from slurmtwin_e2e.kind.faults.schedule import Step
 
+SAYS: Final = {"proven": "proof", "signalled": "signal"}
+"""Step of a fault -> the detail that has its text."""
+
 
 def fault_rows(steps: Sequence[Step], faults: Sequence[dict[str, Any]], zero_ns: int) -> list[Event]:
     """Rows of the faults' steps: the call's own time, its duration as the error."""
-    kinds = {"injected": Kind.FAULT_INJECTED, "proven": Kind.FAULT_PROVEN, "cleared": Kind.FAULT_CLEARED}
+    kinds = {
+        "injected": Kind.FAULT_INJECTED, "proven": Kind.FAULT_PROVEN, "cleared": Kind.FAULT_CLEARED,
+        "signalled": Kind.FAULT_SIGNALLED,
+    }  # fmt: skip
     out = []
     for step in steps:
         if step.what not in kinds:
@@ -21,11 +27,12 @@ def fault_rows(steps: Sequence[Step], faults: Sequence[dict[str, Any]], zero_ns:
         middle, half = (step.before_ns + step.after_ns) // 2 - zero_ns, (step.after_ns - step.before_ns) // 2 + 1
         if step.what == "proven":  # the effect was there when the proof was complete, and not before the call
             middle, half = step.after_ns - zero_ns, (step.after_ns - step.before_ns) // 2 + 1
+        called = step.what in ("injected", "cleared")
         late = step.before_ns - step.planned_ns
-        text = detail(fault=faults[step.number], proof=step.text if step.what == "proven" else None)
+        text = detail(fault=faults[step.number], **{SAYS[step.what]: step.text or None} if step.what in SAYS else {})
         out.append(
-            Event(middle, kinds[step.what], "fault", None, step.node, late if step.what != "proven" else None,
-                  "ns" if step.what != "proven" else None, text, t_err_ns=half)
+            Event(middle, kinds[step.what], "fault", None, step.node, late if called else None,
+                  "ns" if called else None, text, t_err_ns=half)
         )  # fmt: skip
     return out
 

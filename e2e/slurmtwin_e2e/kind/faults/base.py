@@ -148,6 +148,8 @@ class Fault(ABC):
     def __init__(self, fault: ClusterFault, tools: Reach) -> None:
         self.fault = fault
         self.tools = tools
+        self.signals: list[tuple[str, int]] = []
+        """Those that it sent by itself while it lasted, and when (unix ns); known once it is cleared."""
 
     @property
     def kind(self) -> str:

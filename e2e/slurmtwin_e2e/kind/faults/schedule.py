@@ -37,6 +37,8 @@ CLASSES: Final = (
 )  # fmt: skip
 Planned = ClusterFault | OperatorStep
 """What the runner does at its planned time; everything else is the observer's."""
+SENT_NS: Final = 1_000_000
+"""A signal that a fault sends by itself is told within that, which the shell says right behind it."""
 GOLDEN: Final = 2_654_435_769
 """2**32 / 1.618..., odd."""
 BY_KIND: Final[dict[str, type[Fault]]] = {kind: cls for cls in CLASSES for kind in cls.kinds}
@@ -81,7 +83,7 @@ class Step:
 
     number: int
     what: str
-    """injected, proven, cleared or failed."""
+    """injected, proven, cleared, signalled or failed."""
     planned_ns: int
     before_ns: int
     after_ns: int
@@ -148,6 +150,7 @@ class FaultRunner:
                 _sleep_until(clear_at)
                 done = None
                 self._act(number, clear_at, "cleared", one.clear, one)
+                self._signalled(number, one)
         except SlurmtwinError as error:
             self.failed = True
             self._note(Step(number, "failed", planned, time.time_ns(), time.time_ns(), str(error)))
@@ -159,6 +162,11 @@ class FaultRunner:
         before = time.time_ns()
         text = act()
         self._note(Step(number, what, planned, before, time.time_ns(), text or "", one.nodes()))
+
+    def _signalled(self, number: int, one: Fault) -> None:
+        steps = [Step(number, "signalled", at, at - SENT_NS, at, word, one.nodes()) for word, at in one.signals]
+        with self._lock:
+            self.steps += steps
 
     def undo(self) -> None:
         """End what the scenario left uncleared, after the run: the cluster is as before; again: nothing."""

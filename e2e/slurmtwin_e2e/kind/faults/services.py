@@ -20,24 +20,33 @@ MANIFEST: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 FIND: Final = "pgrep -o -f '^(/usr/local/bin/)?kube-apiserver '"
 KEPT: Final = "/etc/kubernetes/kube-apiserver.kept"
 SLOW_FLAG: Final = "/run/slurmtwin-slow"
+SIGNALS: Final = "/run/slurmtwin-slow.signals"
+RUN_S: Final = 0.1
+"""A server that runs in bursts runs so long between two pauses."""
 NO_IMAGE: Final = "registry.invalid/slurmtwin/pod:none"
 CONFIG_LIMIT_S: Final = 150.0
 """The kubelet looks at mounted ConfigMaps each minute or a little later."""
 JWT_KEY: Final = "/run/slurm-keys/jwt_hs256.key"
 
 
-def in_bursts(pid: str, pause_s: float, told: str = "/dev/null") -> str:
-    """A command by which a process runs for 0.1 s between pauses, in the background; each time it goes on is told."""
+def in_bursts(pid: str, pause_s: float) -> str:
+    """A command by which a process runs for RUN_S between pauses, in the background; each signal is told in SIGNALS."""
     loop = (
-        f"while [[ -e {SLOW_FLAG} ]] && kill -STOP {pid}; do sleep {pause_s}; "
-        f"kill -CONT {pid}; echo $EPOCHREALTIME; sleep 0.1; done; kill -CONT {pid}"
+        f"while [[ -e {SLOW_FLAG} ]] && kill -STOP {pid}; do echo STOP $EPOCHREALTIME; sleep {pause_s}; "
+        f"kill -CONT {pid}; echo CONT $EPOCHREALTIME; sleep {RUN_S}; done; kill -CONT {pid}"
     )
-    return f"touch {SLOW_FLAG}; setsid bash -c '{loop}' > {told} 2>&1 &"
+    return f"touch {SLOW_FLAG}; setsid bash -c '{loop}' > {SIGNALS} 2>&1 &"
 
 
 def at_all_times(pid: str, pause_s: float) -> str:
     """A command that ends that, once its last pause is over."""
     return f"rm -f {SLOW_FLAG}; sleep {pause_s + 0.2}; kill -CONT {pid}"
+
+
+def signals(told: str) -> list[tuple[str, int]]:
+    """What SIGNALS tells: each signal and when it was sent, unix ns."""
+    lines = (line.split() for line in told.splitlines())
+    return [(line[0], round(float(line[1]) * 1_000_000) * 1_000) for line in lines if len(line) == 2]
 
 
 class ApiServer(Fault):
@@ -88,6 +97,7 @@ class ApiServer(Fault):
             self.shell.run(f"mv {KEPT} {MANIFEST}")
         else:
             self.shell.run(at_all_times(self.pid, self.pause_s), check=False)
+            self.signals = signals(self.shell.run(f"cat {SIGNALS}; rm {SIGNALS}", check=False).text)
 
 
 class ImagePull(Fault):
