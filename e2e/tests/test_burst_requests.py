@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurmtwin_e2e.kind.burst_requests import Measured, behind_signals, summary
+from slurmtwin_e2e.kind.burst_requests import Measured, behind_signals, in_one_burst, summary
 from slurmtwin_e2e.kind.faults.services import SIGNALS, at_all_times, in_bursts, signals
 
 SIGNALS_S = [10.0, 12.104, 14.21]
@@ -16,13 +16,22 @@ def test_a_request_that_waited_counts_from_the_signal_that_let_the_server_go_on(
     assert behind_signals(spans, SIGNALS_S) == pytest.approx([20, 50])
 
 
-def test_waking_is_what_each_kind_takes_beyond_its_own_median() -> None:
-    """A read of 4 ms is there 10 ms later, a patch of 11 takes 31."""
+def test_what_follows_in_the_same_burst_tells_how_much_slower_the_server_is() -> None:
+    """Not one that is answered behind the burst, nor one that was asked before it."""
+    spans = [(10.01, 10.03), (10.09, 10.11), (9.99, 10.02), (12.2, 12.204)]
+    assert in_one_burst(spans, SIGNALS_S) == pytest.approx([20, 4])
+
+
+def test_waking_is_what_each_kind_takes_beyond_its_slower_self() -> None:
+    """A read of 4 ms takes 8 in a burst, a patch of 11 takes 22: those that waited began 6 and 9 ms behind a signal."""
     quick = {"read": [(1.0, 1.004)], "patch": [(1.0, 1.01), (2.0, 2.012)]}
-    told = summary(Measured(quick, {"read": [(9.0, 10.014)], "patch": [(11.0, 12.135)]}, SIGNALS_S))
-    assert told["kinds"]["patch"] == {"usual_ms": (11.0, 0.129), "waited": 1, "waited_ms": (31.0, None)}
-    assert told["each_wake_ms"] == [10.0, 20.0]
-    assert told["wake_ms"][0] == pytest.approx(15)
+    behind = {"read": [(10.02, 10.028)], "patch": [(12.14, 12.162)]}
+    told = summary(Measured(quick, {"read": [(9.0, 10.014)], "patch": [(11.0, 12.135)]}, behind, SIGNALS_S))
+    assert told["kinds"]["patch"] == {
+        "usual_ms": (11.0, 0.129), "waited": 1, "waited_ms": (31.0, None), "behind": 1, "slower": 2.0,
+    }  # fmt: skip
+    assert told["slower"] == 2.0
+    assert told["each_wake_ms"] == [6.0, 9.0]
     assert told["each_cycle_ms"] == [4.0, 6.0]
 
 

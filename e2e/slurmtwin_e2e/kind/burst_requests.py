@@ -2,9 +2,10 @@
 
 `python -m slurmtwin_e2e.kind.burst_requests --cluster NAME` (a running one; it needs some four minutes). The server
 is stopped for 2 s and runs for 0.1 s, as by the fault api_server.slow. Reads and merge patches of one ConfigMap and
-merge patches of one Pod are on their way while it stands. What they take from the signal by which the server goes on
-until their answer, less what one of their kind takes of a server that runs, is the law `burst-wake`; what lies between
-two signals beyond pause and burst is `burst-cycle` (worlds/pod_durations.py).
+merge patches of one Pod are on their way while it stands; two more of the kind follow each in the same burst, one
+behind the other. How many times as long as usual those take is `slower` (models, api_server/bursts.py). From the signal
+by which the server goes on until the answer to one that waited, less so many times its usual, is the law `burst-wake`;
+what lies between two signals beyond pause and burst is `burst-cycle` (worlds/pod_durations.py).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ LABEL: Final = "k8s-app=kube-dns"
 """Of the pod that is patched: every cluster has one, and nothing of Slurm's is disturbed."""
 MARK: Final = "slurmtwin.dev/burst-requests"
 PAUSE_S: Final = 2.0
+BEHIND: Final = 2
 BETWEEN_S: Final = 0.37
 """Between two requests: they come at any part of a pause."""
 WAITED_S: Final = 0.15
@@ -53,12 +55,24 @@ def behind_signals(spans: Sequence[Span], signals_s: Sequence[float]) -> list[fl
     return out
 
 
+def in_one_burst(spans: Sequence[Span], signals_s: Sequence[float]) -> list[float]:
+    """What those took, ms, that were asked and answered in the same burst."""
+    out = []
+    for asked_s, answered_s in spans:
+        place = bisect.bisect_right(signals_s, answered_s)
+        if place and signals_s[place - 1] < asked_s and answered_s < signals_s[place - 1] + RUN_S:
+            out.append((answered_s - asked_s) * 1000)
+    return out
+
+
 @dataclass(slots=True)
 class Measured:
     """Spans by kind of request: of a server that runs, and while it runs in bursts; its signals (unix seconds)."""
 
     quick: dict[str, list[Span]] = field(default_factory=dict)
     slow: dict[str, list[Span]] = field(default_factory=dict)
+    behind: dict[str, list[Span]] = field(default_factory=dict)
+    """Right behind one of `slow`."""
     signals_s: list[float] = field(default_factory=list)
 
 
@@ -70,11 +84,11 @@ def measure(cluster: Cluster, count: int) -> Measured:
     try:
         api.request("POST", MAP, {"metadata": {"name": "one"}})
         kinds = _kinds(api, f"{PODS}/{name}")
-        found = Measured(quick=_in_turns(kinds, count))
+        found = Measured(quick=_in_turns(kinds, count, 0)[0])
         pid = shell.run(FIND).text
         shell.run(in_bursts(pid, PAUSE_S))
         try:
-            found.slow = _in_turns(kinds, count)
+            found.slow, found.behind = _in_turns(kinds, count, BEHIND)
         finally:
             shell.run(at_all_times(pid, PAUSE_S), check=False)
         told = signals(shell.run(f"cat {SIGNALS}; rm {SIGNALS}").text)
@@ -95,30 +109,41 @@ def _kinds(api: Api, pod: str) -> dict[str, Callable[[], object]]:
     }
 
 
-def _in_turns(kinds: Mapping[str, Callable[[], object]], count: int) -> dict[str, list[Span]]:
+def _in_turns(
+    kinds: Mapping[str, Callable[[], object]], count: int, behind: int
+) -> tuple[dict[str, list[Span]], dict[str, list[Span]]]:
+    """Spans of each kind, and of so many more that follow each at once."""
     spans: dict[str, list[Span]] = {kind: [] for kind in kinds}
+    more: dict[str, list[Span]] = {kind: [] for kind in kinds}
     for kind, ask in list(kinds.items()) * count:
+        time.sleep(BETWEEN_S)
         spans[kind].append(_asked(ask))
-    return spans
+        more[kind] += [_asked(ask) for _ in range(behind)]
+    return spans, more
 
 
 def _asked(ask: Callable[[], object]) -> Span:
-    time.sleep(BETWEEN_S)
     begun_s = time.time()
     ask()
     return begun_s, time.time()
 
 
 def summary(found: Measured) -> dict[str, Any]:
-    """Medians in ms and sigmas of the logarithm: of each kind, of what waking adds to it, of what cycles have more."""
-    kinds, wake = {}, []
+    """Medians in ms and sigmas of the logarithm: of each kind, of what waking takes, of what cycles have beyond."""
+    kinds, usual, waited = {}, {}, {}
     for kind, spans in found.slow.items():
-        usual, waited = _took_ms(found.quick[kind]), behind_signals(spans, found.signals_s)
-        kinds[kind] = {"usual_ms": log_normal(usual), "waited": len(waited), "waited_ms": log_normal(waited)}
-        wake += [ms - statistics.median(usual) for ms in waited]
+        took, behind = _took_ms(found.quick[kind]), in_one_burst(found.behind.get(kind, []), found.signals_s)
+        usual[kind], waited[kind] = statistics.median(took), behind_signals(spans, found.signals_s)
+        kinds[kind] = {
+            "usual_ms": log_normal(took), "waited": len(waited[kind]), "waited_ms": log_normal(waited[kind]),
+            "behind": len(behind), "slower": round(statistics.median(behind) / usual[kind], 2) if behind else 1.0,
+        }  # fmt: skip
+    slower = statistics.median(each["slower"] for each in kinds.values()) if kinds else 1.0
+    wake = [ms - slower * usual[kind] for kind in kinds for ms in waited[kind]]
     cycles = [(b - a - PAUSE_S - RUN_S) * 1000 for a, b in itertools.pairwise(found.signals_s)]
     return {
-        "kinds": kinds, "wake_ms": log_normal(wake, least_ms=1), "each_wake_ms": [round(ms, 1) for ms in wake],
+        "kinds": kinds, "slower": slower,
+        "wake_ms": log_normal(wake, least_ms=1), "each_wake_ms": [round(ms, 1) for ms in wake],
         "cycle_ms": log_normal(cycles, digits=2), "each_cycle_ms": [round(ms, 2) for ms in cycles],
     }  # fmt: skip
 

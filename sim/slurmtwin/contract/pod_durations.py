@@ -69,7 +69,7 @@ DURATIONS: Final[dict[str, str]] = {
     "operator-look-alone": "the same of a pass that the Cluster has none beside",
     "config-told": "an option of slurm.conf changes in place until slurmctld is told, less what passes gather and wait",
     "reconfigured": "slurmctld is told to read slurm.conf anew until its new process serves",
-    "burst-wake": "an API server that runs in bursts goes on until it serves what waited, beyond what that takes",
+    "burst-wake": "an API server that runs in bursts goes on until it begins with what waited",
     "burst-cycle": "from one burst of such a server to the next, beyond its pause and its burst",
     "dispatcher-wake": "a dispatcher's loop is to wake until it acts",
     "dispatch": "a dispatcher asks a cluster's slurmrestd until slurmctld has done it",

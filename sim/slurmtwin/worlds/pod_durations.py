@@ -62,12 +62,14 @@ OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
         (1_795_956_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1250.json")),
         (1_795_966_800 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1540.json")),
         (1_795_980_480 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1930.json")),
+        (1_796_006_700 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30.json")),
     ),
 }
 """Processor -> (unix ns, file) of the quiet runs on hosts that have it since that time, the last that matches; the
 files above are of AMD EPYC. A pod's container starts in half the time there, Slurm's daemons in three quarters
 (docs/fault-verdicts.md). Since 29 November 2026, 00:30 UTC, the host is another one, and since 08:15 one more, whose
-runs since 12:50, since 15:40 and since 19:28 have quiet runs of their own hours."""
+runs since 12:50, since 15:40 and since 19:28 have quiet runs of their own hours; since 02:45 of 30 November those and
+two of quiet-slinky."""
 BATCH_FILES: Final = (
     POD_DURATIONS_FILE,
     *(path for _, path in EARLIER_BATCHES + LATER_BATCHES),
@@ -112,7 +114,7 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "operator-look-alone": (16.5, 0.21),
     "operator-event": (4.5, 0.5),
     "slurmd-limited": (639.0, 0.13),
-    "burst-wake": (15.5, 0.61),
+    "burst-wake": (10.5, 0.8),
     "burst-cycle": (5.3, 0.32),
 }
 """What quiet runs may not show, (median, sigma of the logarithm): a pod that starts alone as the first repetition of
@@ -160,10 +162,10 @@ the two earlier ones a change and a patch take as much more as slurmctld's start
 ten), with the tails of writes by their plans, an event 0.3 of a patch (0.2 to 0.4 in the thirteen), and slurmd under
 its limit 7.8 times as long as without (6.7 to 8.4). relist is that
 of the second batch, loop-round about the median of the four that have quiet runs of 22.05 (1.6 to 2.3), register-answer
-that of the nine since 26 November that show it (4.8 to 6.6), loop-wake about that of all. burst-request
-is that of 30 patches on a cluster whose operator
-had two workers (burst_requests): 16 to 74 ms, where one of a server that runs takes 7.8; on an idle cluster 8 to 43
-(18, 60 patches) and 5.5.
+that of the nine since 26 November that show it (4.8 to 6.6), loop-wake about that of all. burst-wake
+is what 330 requests that waited took beyond 1.65 times their usual (read, patch of a ConfigMap, patch of a Pod), on
+three clusters of 30 November whose operator had two workers (burst_requests): a quarter within 6, three within 18 ms;
+burst-cycle 327 cycles of their servers, 3.4 to 9 ms, one in a hundred 20 to 40.
 """
 _TRY_ON_24: Final = {"configless-try": (7.7, 0.48)}
 
@@ -224,6 +226,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon_2026_11_29_1250.json": {**_standby(70.3), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_29_1540.json": {**_standby(63.8), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_29_1930.json": {**_standby(73.2), **_ON_XEON_29},
+    "pod_durations_xeon_2026_11_30.json": {**_standby(73.2), **_ON_XEON_29},
     "pod_durations_xeon.json": {
         **_ON_XEON,
         **_BUSY_DOWN,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, UnsupportedError
-from slurmtwin.models.api_server.bursts import BURST_NS, Bursts
+from slurmtwin.models.api_server.bursts import BURST_NS, SLOWER_PERCENT, Bursts
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
 from slurmtwin.models.controllers.disruption import evict
@@ -61,7 +61,7 @@ LOOKED_NS: Final = (0, 55 * MS)
 """kubectl drain, as the harness carries it, looks at its pods each 50 ms, a request of some 5 ms later, and asks again
 at the first look that comes 5 s after it asked last: later by any part of one look, each time anew (e2e kind/faults/
 kube.py). In eight runs of x42-drain-protected 14 or 15 times took 20 to 37 ms each beyond 5 s."""
-FORK_NS: Final = 2 * MS
+FORK_NS: Final = 5 * MS
 """A shell starts in that: api_server.slow stops the server first so long behind its call, where it is not recorded."""
 OPERATORS: Final = ("operator", "slurmtwin-system/slurmtwin-operator", "slinky/slurm-operator")
 """Targets that name the operator's pod."""
@@ -138,7 +138,7 @@ class ClusterFaults:
         self._client = Client(server, env)
         self._taints: dict[str, tuple[Taint, ...]] = {}
         self.wakes: Callable[[], int] = lambda: 0
-        """How much later an API server that runs in bursts serves what waited."""
+        """An API server that runs in bursts goes on until it begins with what waited."""
         self.cycles: Callable[[], int] = lambda: 0
         """What such a server's pause and burst have beyond their time, together."""
         self.recorded = StartTimes()
@@ -435,7 +435,9 @@ class ClusterFaults:
             return self._api_back
         stopped_ns = self.recorded.stopped_ns
         since_ns = self._env.now_ns + FORK_NS if stopped_ns is None else max(self._env.now_ns, stopped_ns)
-        bursts = Bursts(since_ns, fault.offset, BURST_NS, wake=self.wakes, beyond=self._beyond())
+        bursts = Bursts(
+            since_ns, fault.offset, BURST_NS, wake=self.wakes, beyond=self._beyond(), slower_percent=SLOWER_PERCENT
+        )  # fmt: skip
         self._server.slow(bursts)
         return lambda: self._server.quick(bursts)
 

@@ -75,6 +75,16 @@ def test_what_waited_is_served_later_by_what_waking_takes() -> None:
     assert bursts.runs_ns(PAUSE_NS + RUN_NS + 6 * MS) == second_ns
 
 
+def test_a_server_that_catches_up_is_slower() -> None:
+    """In its bursts alone: 10 ms of 20 are done before the first pause, the others take 15 behind it."""
+    bursts = Bursts(SECOND, PAUSE_NS, RUN_NS, slower_percent=150)
+    assert bursts.done_ns(SECOND - 30 * MS, 20 * MS) == SECOND - 10 * MS
+    assert bursts.done_ns(SECOND - 10 * MS, 20 * MS) == SECOND + PAUSE_NS + 15 * MS
+    assert bursts.done_ns(SECOND + PAUSE_NS + MS, 20 * MS) == SECOND + PAUSE_NS + 31 * MS
+    bursts.end(SECOND + PAUSE_NS + 2 * MS)
+    assert bursts.done_ns(3 * SECOND + PAUSE_NS, 20 * MS) == 3 * SECOND + PAUSE_NS + 20 * MS
+
+
 def test_a_server_that_is_quick_again_ends_its_pause_first() -> None:
     """Cleared in a pause: it goes on at that pause's end, and stays."""
     env, server, bursts, answers = slow_server()
@@ -92,7 +102,7 @@ def test_a_server_that_is_quick_again_ends_its_pause_first() -> None:
 def test_work_takes_so_much_of_the_time_in_which_the_server_runs(
     at_ns: int, work_ns: int, pause_ns: int, run_ns: int, cleared_ns: int | None
 ) -> None:
-    """From 5 s on it runs in bursts."""
+    """From 5 s on it runs in bursts, at the speed of one that always runs."""
     bursts = Bursts(5 * SECOND, pause_ns, run_ns)
     if cleared_ns is not None and cleared_ns >= bursts.since_ns:
         bursts.end(cleared_ns)
