@@ -153,6 +153,20 @@ def test_each_step_of_a_fault_is_in_the_record(monkeypatch: pytest.MonkeyPatch) 
     assert not one.failed
 
 
+def test_signals_that_a_fault_sent_by_itself_are_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known once it is cleared; each was sent within a millisecond before the shell told it."""
+
+    def clear(one: Recorded) -> None:
+        one.signals = [("STOP", 5_000_000_000), ("CONT", 7_000_000_000)]
+
+    monkeypatch.setattr(Recorded, "clear", clear)
+    steps = run_fault(monkeypatch, proven=True, lasts="1ms").steps[3:]
+    assert [(step.what, step.text, step.after_ns) for step in steps] == [
+        ("signalled", "STOP", 5_000_000_000), ("signalled", "CONT", 7_000_000_000),
+    ]  # fmt: skip
+    assert all(step.after_ns - step.before_ns == schedule.SENT_NS for step in steps)
+
+
 def test_an_effect_that_does_not_show_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault without proof is no fault: the run says so, and what was done is undone."""
     one = run_fault(monkeypatch, proven=False)

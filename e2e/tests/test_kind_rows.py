@@ -152,6 +152,13 @@ def test_a_fault_row_spans_its_call() -> None:
     assert two.node == "w-0"
 
 
+def test_a_signal_that_a_fault_sends_is_a_row_of_its_own() -> None:
+    """With the signal, and no lateness: nobody planned it."""
+    (row,) = table.fault_rows([Step(0, "signalled", 90, 100, 300, "STOP")], [{"kind": "api_server.slow"}], 50)
+    assert (row.kind, row.t_ns, row.value, row.unit) == (Kind.FAULT_SIGNALLED, 150, None, None)
+    assert json.loads(row.detail or "{}") == {"fault": {"kind": "api_server.slow"}, "signal": "STOP"}
+
+
 def test_a_token_is_one_that_slurm_accepts() -> None:
     """HS256 over header and claims, base64url without padding, sun names the user."""
     key = b"k" * 32

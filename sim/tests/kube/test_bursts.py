@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import bisect
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurmtwin.campaign.recordings import start_times
 from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.events import Kind
+from slurmtwin.contract.pod_durations import DURATIONS
+from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.engine.environment import Environment
 from slurmtwin.models.api_server.bursts import Bursts
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Meta, Node
 from slurmtwin.models.api_server.server import ApiServer
+from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin_reports.load import load_run
+
+SCENARIOS = Path(__file__).parents[3] / "scenarios"
 
 PAUSE_NS, RUN_NS = 2 * SECOND, 100 * MS
 
@@ -75,6 +87,20 @@ def test_what_waited_is_served_later_by_what_waking_takes() -> None:
     assert bursts.runs_ns(PAUSE_NS + RUN_NS + 6 * MS) == second_ns
 
 
+def test_a_change_is_made_at_the_end_of_its_request() -> None:
+    """Of a server that always runs half-way: what a request takes was measured until its answer."""
+    made = []
+    for in_bursts in (False, True):
+        env = Environment()
+        server = ApiServer(env, lambda: 4 * MS)
+        server.on_write.append(lambda *_, env=env: made.append(env.now_ns))
+        if in_bursts:
+            server.slow(Bursts(0, PAUSE_NS, RUN_NS))
+        env.call_at(SECOND, Client(server, env, lambda: 10 * MS).create, Node(meta=Meta(name="n")))
+        env.run(10 * SECOND)
+    assert made == [SECOND + 5 * MS, PAUSE_NS + 10 * MS]
+
+
 def test_a_server_that_catches_up_is_slower() -> None:
     """In its bursts alone: 10 ms of 20 are done before the first pause, the others take 15 behind it."""
     bursts = Bursts(SECOND, PAUSE_NS, RUN_NS, slower_percent=150)
@@ -96,7 +122,7 @@ def test_a_server_that_is_quick_again_ends_its_pause_first() -> None:
 
 
 @given(
-    st.integers(0, 20 * SECOND), st.integers(0, 500 * MS), st.integers(1, 3 * SECOND), st.integers(1, SECOND),
+    st.integers(0, 20 * SECOND), st.integers(0, 500 * MS), st.integers(1, 3 * SECOND), st.integers(10 * MS, SECOND),
     st.none() | st.integers(0, 20 * SECOND),
 )  # fmt: skip
 def test_work_takes_so_much_of_the_time_in_which_the_server_runs(
@@ -119,3 +145,20 @@ def run_time(bursts: Bursts, at_ns: int) -> int:
         return run_time(bursts, bursts.until_ns) + at_ns - bursts.until_ns
     cycles, into_ns = divmod(at_ns - bursts.since_ns, bursts.pause_ns + bursts.run_ns)
     return bursts.since_ns + cycles * bursts.run_ns + max(0, into_ns - bursts.pause_ns)
+
+
+def test_a_replication_hears_of_pods_only_in_the_bursts_that_were_recorded() -> None:
+    """x25-slow-api 7 has the signals of 29 pauses, each of another length; its order lies in its call."""
+    run = load_run(SCENARIOS / "recordings/x25-slow-api/26.05/pods/7")
+    scenario = load_scenario(SCENARIOS / "faults/x25-slow-api.yaml")
+    signals_ns = [row.t_ns for row in run.rows() if row.kind == Kind.FAULT_SIGNALLED]
+    times = start_times(run.manifest, scenario, run.rows())
+    durations = {**dict.fromkeys(DURATIONS, (10 * MS,)), **still_durations()}
+    rows = run_scenario(scenario, SCENARIOS, TwinOptions(keep=True, times=times, durations=durations)).kept or []
+    heard = [row.t_ns for row in rows if row.actor == "collector" and row.kind is not Kind.OBJECT_CHANGED]
+    heard = [at_ns for at_ns in heard if signals_ns[0] < at_ns < signals_ns[-1]]
+    assert len(signals_ns) == 2 * len(times.bursts_ns) == 58
+    assert len(heard) >= 8
+    assert [at_ns for at_ns in heard if bisect.bisect_right(signals_ns, at_ns) % 2] == []
+    first_ns = next(at_ns for at_ns in heard if at_ns > signals_ns[1])
+    assert first_ns - signals_ns[bisect.bisect_right(signals_ns, first_ns) - 1] >= 10 * MS

@@ -241,5 +241,5 @@ def test_every_way_to_run_is_looked_at() -> None:
         "workers_ns", "members", "pings", "full_pass_ns", "cycle_ns", "look_ns", "clock_lag_ns", "rest_ns", "made_ns",
         "container_ns", "relist_ns", "sync_ns", "image_ns", "round_ns", "poll_ns", "told_ns", "controller_ns",
         "standby_ns", "entered_ns", "probed_ns", "anew_ns", "script_ns", "taken_back", "swept_ns", "called_ns",
-        "host_load", "commented", "runs_beside",
+        "host_load", "commented", "runs_beside", "stopped_ns", "bursts_ns",
     }  # fmt: skip
