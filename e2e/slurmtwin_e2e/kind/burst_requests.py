@@ -130,7 +130,9 @@ def _asked(ask: Callable[[], object]) -> Span:
 
 def summary(found: Measured) -> dict[str, Any]:
     """Medians in ms and sigmas of the logarithm: of each kind, of what waking takes, of what cycles have beyond."""
-    kinds, usual, waited = {}, {}, {}
+    kinds: dict[str, dict[str, Any]] = {}
+    usual: dict[str, float] = {}
+    waited: dict[str, list[float]] = {}
     for kind, spans in found.slow.items():
         took, behind = _took_ms(found.quick[kind]), in_one_burst(found.behind.get(kind, []), found.signals_s)
         usual[kind], waited[kind] = statistics.median(took), behind_signals(spans, found.signals_s)

@@ -105,6 +105,7 @@ def test_a_server_that_catches_up_is_slower() -> None:
     """In its bursts alone: 10 ms of 20 are done before the first pause, the others take 15 behind it."""
     bursts = Bursts(SECOND, PAUSE_NS, RUN_NS, slower_percent=150)
     assert bursts.done_ns(SECOND - 30 * MS, 20 * MS) == SECOND - 10 * MS
+    assert bursts.done_ns(SECOND - 30 * MS, 0) == SECOND - 30 * MS
     assert bursts.done_ns(SECOND - 10 * MS, 20 * MS) == SECOND + PAUSE_NS + 15 * MS
     assert bursts.done_ns(SECOND + PAUSE_NS + MS, 20 * MS) == SECOND + PAUSE_NS + 31 * MS
     bursts.end(SECOND + PAUSE_NS + 2 * MS)

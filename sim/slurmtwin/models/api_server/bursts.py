@@ -48,7 +48,7 @@ class Bursts:
     def done_ns(self, at_ns: int, work_ns: int) -> int:
         """When something that comes at that time, and keeps a server that runs busy so long, is done."""
         before_ns = max(0, self.since_ns - at_ns)
-        if 0 < work_ns <= before_ns or self._over(at_ns):
+        if (before_ns and work_ns <= before_ns) or self._over(at_ns):
             return at_ns + work_ns
         at_ns, work_ns = at_ns + before_ns, (work_ns - before_ns) * self.slower_percent // 100
         if self.runs_ns(at_ns) > at_ns:
