@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import bisect
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmtwin.campaign.recordings import start_times
 from slurmtwin.contract.clock import MS, SECOND
-from slurmtwin.contract.events import Kind
+from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.pod_durations import DURATIONS
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.engine.environment import Environment
-from slurmtwin.models.api_server.bursts import Bursts
+from slurmtwin.models.api_server.bursts import SLOWER_PERCENT, Bursts
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Meta, Node
 from slurmtwin.models.api_server.server import ApiServer
+from slurmtwin.worlds import pod_faults
 from slurmtwin.worlds.pod_durations import still_durations
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 from slurmtwin_reports.load import load_run
@@ -148,18 +151,44 @@ def run_time(bursts: Bursts, at_ns: int) -> int:
     return bursts.since_ns + cycles * bursts.run_ns + max(0, into_ns - bursts.pause_ns)
 
 
-def test_a_replication_hears_of_pods_only_in_the_bursts_that_were_recorded() -> None:
-    """x25-slow-api 7 has the signals of 29 pauses, each of another length; its order lies in its call."""
+@pytest.fixture
+def replicated(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[Event], Bursts]:
+    """x25-slow-api 7: the signals that it recorded, one replication with each duration 10 ms, and its bursts."""
+    made: list[Bursts] = []
+
+    def noted(*places: int, **fields: Any) -> Bursts:
+        made.append(Bursts(*places, **fields))
+        return made[-1]
+
+    monkeypatch.setattr(pod_faults, "Bursts", noted)
     run = load_run(SCENARIOS / "recordings/x25-slow-api/26.05/pods/7")
     scenario = load_scenario(SCENARIOS / "faults/x25-slow-api.yaml")
-    signals_ns = [row.t_ns for row in run.rows() if row.kind == Kind.FAULT_SIGNALLED]
     times = start_times(run.manifest, scenario, run.rows())
-    durations = {**dict.fromkeys(DURATIONS, (10 * MS,)), **still_durations()}
+    durations = {**dict.fromkeys(DURATIONS, (10 * MS,)), **still_durations(), "burst-wake": (30 * MS,)}
     rows = run_scenario(scenario, SCENARIOS, TwinOptions(keep=True, times=times, durations=durations)).kept or []
+    (bursts,) = made
+    return [row.t_ns for row in run.rows() if row.kind == Kind.FAULT_SIGNALLED], rows, bursts
+
+
+def test_a_replication_has_the_bursts_that_were_recorded(
+    replicated: tuple[list[int], list[Event], Bursts],
+) -> None:
+    """29 pauses, each of another length; of the last the server is let go on by the clearing."""
+    signals_ns, _, bursts = replicated
+    assert len(signals_ns) == 58
+    assert bursts.since_ns == signals_ns[0]
+    for stopped_ns, goes_ns in list(zip(signals_ns[::2], signals_ns[1::2], strict=True))[:-1]:
+        assert (bursts.runs_ns(stopped_ns - 1), bursts.runs_ns(stopped_ns)) == (stopped_ns - 1, goes_ns)
+    assert bursts.done_ns(signals_ns[0], 0) == signals_ns[1] + 30 * MS
+    burst_ns = signals_ns[1] + MS
+    assert bursts.done_ns(burst_ns, 10 * MS) == burst_ns + 10 * MS * SLOWER_PERCENT // 100
+
+
+def test_a_replication_hears_of_pods_only_in_these_bursts(replicated: tuple[list[int], list[Event], Bursts]) -> None:
+    """The order itself is made within its recorded call."""
+    signals_ns, rows, _ = replicated
     heard = [row.t_ns for row in rows if row.actor == "collector" and row.kind is not Kind.OBJECT_CHANGED]
     heard = [at_ns for at_ns in heard if signals_ns[0] < at_ns < signals_ns[-1]]
-    assert len(signals_ns) == 2 * len(times.bursts_ns) == 58
+    places = [bisect.bisect_right(signals_ns, at_ns) for at_ns in heard]
     assert len(heard) >= 8
-    assert [at_ns for at_ns in heard if bisect.bisect_right(signals_ns, at_ns) % 2] == []
-    first_ns = next(at_ns for at_ns in heard if at_ns > signals_ns[1])
-    assert first_ns - signals_ns[bisect.bisect_right(signals_ns, first_ns) - 1] >= 10 * MS
+    assert [place for place in places if place % 2] == []
