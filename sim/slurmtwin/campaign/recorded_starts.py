@@ -15,11 +15,10 @@ from typing import Any, Final, TypeVar
 from slurmtwin.adapters.slurm_lists import NEVER_NS
 from slurmtwin.campaign.recorded_comments import commented, informed_from_ns
 from slurmtwin.contract.clock import MS, SECOND, parse_duration
-from slurmtwin.contract.cluster_faults import WAITING
+from slurmtwin.contract.cluster_faults import BURST_NS, WAITING
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import Scenario
-from slurmtwin.models.api_server.bursts import BURST_NS
 from slurmtwin.models.slurm_cluster import SHUTDOWN_WAIT_NS
 from slurmtwin.models.slurmctld.background import steady_loop
 from slurmtwin.models.slurmctld.coarse_clock import CAUGHT_UP_NS
@@ -368,11 +367,11 @@ def _bursts(signals: Sequence[tuple[int, int]]) -> dict[str, Any]:
     turns, and what each pause was to be."""
     if not signals:
         return {}
-    times_ns = [at_ns for at_ns, _ in signals]
-    stops_ns, goes_ns = times_ns[::2], times_ns[1::2]
-    pauses_ns = (on - off - pause for off, on, (_, pause) in zip(stops_ns, goes_ns, signals[::2], strict=False))
-    runs_ns = [off - on - BURST_NS for on, off in zip(goes_ns, stops_ns[1:], strict=False)]
-    return {"stopped_ns": stops_ns[0], "bursts_ns": tuple(zip(pauses_ns, [*runs_ns, 0], strict=False))}
+    stopped_ns, pause_ns = signals[0]
+    lasts_ns = [end_ns - begin_ns for (begin_ns, _), (end_ns, _) in pairwise(signals)]
+    pauses_ns = (ns - pause_ns for ns in lasts_ns[::2])
+    runs_ns = (ns - BURST_NS for ns in [*lasts_ns[1::2], BURST_NS])  # the last burst has no end
+    return {"stopped_ns": stopped_ns, "bursts_ns": tuple(zip(pauses_ns, runs_ns, strict=False))}
 
 
 def _is_ping(row: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from slurmtwin.contract.clock import MS
 from slurmtwin.contract.fields import DurationNs, Strict
 
 ClusterFaultKind = Literal[
@@ -40,6 +41,8 @@ ClusterFaultKind = Literal[
     "config.change",
 ]
 
+BURST_NS: Final = 100 * MS
+"""api_server.slow lets the server run so long between two pauses."""
 WAITING: Final = frozenset({"memory.group_kill"})
 """Kinds that change nothing by themselves: a watcher is set up, and acts on another fault's OOM kill."""
 

@@ -8,8 +8,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.contract.cluster_faults import BURST_NS
 from slurmtwin.contract.errors import InputError, UnsupportedError
-from slurmtwin.models.api_server.bursts import BURST_NS, SLOWER_PERCENT, Bursts
+from slurmtwin.models.api_server.bursts import SLOWER_PERCENT, Bursts
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
 from slurmtwin.models.controllers.disruption import evict

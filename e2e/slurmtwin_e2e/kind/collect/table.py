@@ -10,30 +10,26 @@ from slurmtwin_e2e.collect.run_events import detail, rounded
 from slurmtwin_e2e.kind.collect.clocks import Offset
 from slurmtwin_e2e.kind.faults.schedule import Step
 
-SAYS: Final = {"proven": "proof", "signalled": "signal"}
-"""Step of a fault -> the detail that has its text."""
+STEPS: Final = {
+    "injected": (Kind.FAULT_INJECTED, None), "proven": (Kind.FAULT_PROVEN, "proof"),
+    "cleared": (Kind.FAULT_CLEARED, None), "signalled": (Kind.FAULT_SIGNALLED, "signal"),
+}  # fmt: skip
+"""Step of a fault -> its row, and the detail that has its text; one without was planned, and may be late."""
 
 
 def fault_rows(steps: Sequence[Step], faults: Sequence[dict[str, Any]], zero_ns: int) -> list[Event]:
     """Rows of the faults' steps: the call's own time, its duration as the error."""
-    kinds = {
-        "injected": Kind.FAULT_INJECTED, "proven": Kind.FAULT_PROVEN, "cleared": Kind.FAULT_CLEARED,
-        "signalled": Kind.FAULT_SIGNALLED,
-    }  # fmt: skip
     out = []
     for step in steps:
-        if step.what not in kinds:
+        if step.what not in STEPS:
             continue
+        kind, says = STEPS[step.what]
         middle, half = (step.before_ns + step.after_ns) // 2 - zero_ns, (step.after_ns - step.before_ns) // 2 + 1
         if step.what == "proven":  # the effect was there when the proof was complete, and not before the call
             middle, half = step.after_ns - zero_ns, (step.after_ns - step.before_ns) // 2 + 1
-        called = step.what in ("injected", "cleared")
-        late = step.before_ns - step.planned_ns
-        text = detail(fault=faults[step.number], **{SAYS[step.what]: step.text or None} if step.what in SAYS else {})
-        out.append(
-            Event(middle, kinds[step.what], "fault", None, step.node, late if called else None,
-                  "ns" if called else None, text, t_err_ns=half)
-        )  # fmt: skip
+        late, unit = (step.before_ns - step.planned_ns, "ns") if says is None else (None, None)
+        text = detail(fault=faults[step.number], **{says: step.text} if says else {})
+        out.append(Event(middle, kind, "fault", None, step.node, late, unit, text, t_err_ns=half))
     return out
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.cluster_faults import ClusterFault
 from slurmtwin.contract.errors import InputError, SlurmtwinError
 from slurmtwin.contract.operator_steps import OperatorStep
@@ -37,7 +37,7 @@ CLASSES: Final = (
 )  # fmt: skip
 Planned = ClusterFault | OperatorStep
 """What the runner does at its planned time; everything else is the observer's."""
-SENT_NS: Final = 1_000_000
+SENT_NS: Final = MS
 """A signal that a fault sends by itself is told within that, which the shell says right behind it."""
 GOLDEN: Final = 2_654_435_769
 """2**32 / 1.618..., odd."""

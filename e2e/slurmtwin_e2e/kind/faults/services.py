@@ -10,6 +10,7 @@ import time
 from typing import Any, Final
 
 from slurmtwin.contract.clock import SECOND
+from slurmtwin.contract.cluster_faults import BURST_NS
 from slurmtwin.contract.errors import InputError
 from slurmtwin_e2e.kind.api import ApiError
 from slurmtwin_e2e.kind.faults.base import Fault, container_status, until
@@ -21,8 +22,7 @@ FIND: Final = "pgrep -o -f '^(/usr/local/bin/)?kube-apiserver '"
 KEPT: Final = "/etc/kubernetes/kube-apiserver.kept"
 SLOW_FLAG: Final = "/run/slurmtwin-slow"
 SIGNALS: Final = "/run/slurmtwin-slow.signals"
-RUN_S: Final = 0.1
-"""A server that runs in bursts runs so long between two pauses."""
+RUN_S: Final = BURST_NS / SECOND
 NO_IMAGE: Final = "registry.invalid/slurmtwin/pod:none"
 CONFIG_LIMIT_S: Final = 150.0
 """The kubelet looks at mounted ConfigMaps each minute or a little later."""

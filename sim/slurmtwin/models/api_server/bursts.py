@@ -11,10 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from slurmtwin.contract.clock import MS
-
-BURST_NS: Final = 100 * MS
-"""api_server.slow lets the server run so long between two pauses."""
 SLOWER_PERCENT: Final = 165
 """What such a server does in a burst takes so much of what it takes of one that always runs: it catches up with all
 that waited. Two requests of each kind behind one that waited, in the same burst: reads 1.8 times their usual, patches
