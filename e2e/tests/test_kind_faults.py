@@ -282,6 +282,7 @@ QUIET = (
     "quiet-ended",
     "quiet-slinky",
     "quiet-rested",
+    "quiet-protected",
     "quiet-shrunk",
     "quiet-configured",
     "quiet-silent",
@@ -379,6 +380,17 @@ def test_a_drain_asks_nothing_between_two_evictions_of_a_pod_that_a_budget_keeps
     assert one.prove() == "worker1 is unschedulable, 2 pods evicted"
     assert sorted(server.evictions) == ["w-0", "w-0", "w-0", "w-1"]
     assert server.asked[before:] == ["GET", "POST", "POST"]  # the node, then w-0 twice
+
+
+def test_a_drain_that_lasts_is_given_up_whatever_a_budget_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubectl drain that somebody stops: what is left is told, and the machine can be freed."""
+    monkeypatch.setattr("slurmtwin_e2e.kind.faults.kube.AGAIN_S", 1000.0)
+    server = BudgetedServer()
+    tools = SimpleNamespace(api=server, deployed=SimpleNamespace(namespace="st"), node=lambda _target: "worker1")
+    one = BY_KIND["kube_node.drain"](fault(kind="kube_node.drain", target="worker1", lasts="1ms"), cast(Any, tools))
+    one.prepare()
+    one.inject()
+    assert one.prove() == "worker1 is unschedulable, 1 pods evicted, 1 kept by a budget until the end"
 
 
 def test_a_drain_that_is_refused_leaves_no_thread_behind() -> None:

@@ -30,6 +30,7 @@ QUIET: Final = (
     "quiet-ended",
     "quiet-slinky",
     "quiet-rested",
+    "quiet-protected",
     "quiet-shrunk",
     "quiet-configured",
     "quiet-array",

@@ -201,7 +201,7 @@ class NodeMark(_NodeFault):
         elif self.fault.kind == "kube_node.cordon":
             self._cordon()
         else:
-            self.asked = time.monotonic()
+            self.since = self.asked = time.monotonic()
             self.requests = ThreadPoolExecutor(1 + len(self.pods))
             self.begun = self.requests.submit(self._drain)
 
@@ -251,7 +251,11 @@ class NodeMark(_NodeFault):
         return f"{self.node} is unschedulable"
 
     def _all_evicted(self) -> str:
-        """Between two evictions of a pod nothing is asked, as by kubectl: requests cost what is measured its CPU."""
+        """Between two evictions of a pod nothing is asked, as by kubectl: requests cost what is measured its CPU.
+        A drain that lasts is given up, whatever a budget keeps."""
+        if self.kept and self.fault.lasts and time.monotonic() - self.since >= self.fault.lasts / SECOND:
+            gone = len(self.pods) - len(self.kept)
+            return f"{self.node} is unschedulable, {gone} pods evicted, {len(self.kept)} kept by a budget until the end"
         if self.kept and time.monotonic() - self.asked >= AGAIN_S:
             self.asked = time.monotonic()
             self.kept = self._evict(self.kept)
