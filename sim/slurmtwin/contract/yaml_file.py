@@ -28,6 +28,7 @@ def load_yaml(path: Path) -> Any:
 
     reader = YAML(typ="rt", pure=True)
     reader.allow_duplicate_keys = False
+    reader.composer.warn_double_anchors = False  # YAML 1.2, 3.2.2.2: an alias is of the latest anchor of its name
     try:
         with path.open(encoding="utf-8") as stream:
             return reader.load(stream)

@@ -62,12 +62,14 @@ OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
         (1_795_956_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1250.json")),
         (1_795_966_800 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1540.json")),
         (1_795_980_480 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1930.json")),
+        (1_796_016_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30.json")),
     ),
 }
 """Processor -> (unix ns, file) of the quiet runs on hosts that have it since that time, the last that matches; the
 files above are of AMD EPYC. A pod's container starts in half the time there, Slurm's daemons in three quarters
 (docs/fault-verdicts.md). Since 29 November 2026, 00:30 UTC, the host is another one, and since 08:15 one more, whose
-runs since 12:50, since 15:40 and since 19:28 have quiet runs of their own hours (the last until 30 November, 03:33)."""
+runs since 12:50, since 15:40, since 19:28 (until 30 November, 03:33) and since 05:30 that day have quiet runs of
+their own hours."""
 BATCH_FILES: Final = (
     POD_DURATIONS_FILE,
     *(path for _, path in EARLIER_BATCHES + LATER_BATCHES),
@@ -224,6 +226,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon_2026_11_29_1250.json": {**_standby(70.3), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_29_1540.json": {**_standby(63.8), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_29_1930.json": {**_standby(73.2), **_ON_XEON_29},
+    "pod_durations_xeon_2026_11_30.json": {**_standby(74.0), **_ON_XEON_29},
     "pod_durations_xeon.json": {
         **_ON_XEON,
         **_BUSY_DOWN,

@@ -115,7 +115,7 @@ def test_workers_that_wait_for_slurmctld_start_as_recorded() -> None:
     """x16: where each container ran is known to half a second, and slurmd serves two attempts of 20 s later."""
     path, folder = (
         Path("scenarios/faults/x16-cold-start.yaml"),
-        Path("scenarios/recordings/x16-cold-start/26.05/pods/8"),
+        Path("scenarios/recordings/x16-cold-start/26.05/pods/18"),
     )
     real = load_run(folder)
     times = start_times(real.manifest, load_scenario(path), list(real.rows()))

@@ -237,12 +237,12 @@ def test_a_refused_eviction_is_asked_for_again_at_a_look() -> None:
     assert len(set(late)) == 6
 
 
-STANDS = [("x42-drain-protected", 3, 1.37), ("x42-drain-protected", 2, 1.06), ("x22-slinky", 9, 3.06)]
+STANDS = [("x42-drain-protected", 8, 1.30), ("x42-drain-protected", 14, 0.67), ("x22-slinky", 9, 3.06)]
 
 
 @pytest.mark.parametrize(("name", "number", "drained_s"), STANDS)
 def test_a_fault_meets_the_pass_that_was_under_way(name: str, number: int, drained_s: float) -> None:
-    """The node set's last status before it says where passes stood: 1.75, 30.3 and 0.15 s before these drains."""
+    """The node set's last status before it says where passes stood: 33.9, 32.5 and 0.15 s before these drains."""
     rows = rows_of(name, str(number))
     fault_ns = next(row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED)
     found = next(row.t_ns for row in rows if row.kind is Kind.NODE_DRAINED and row.t_ns >= fault_ns)
@@ -250,16 +250,15 @@ def test_a_fault_meets_the_pass_that_was_under_way(name: str, number: int, drain
 
 
 def test_a_pass_whose_status_was_told_has_labelled_its_pods_then() -> None:
-    """x42-drain-protected #3: 1.75 s before the drain, so the busy pod was protected, as recorded, each time. A pass
-    that had decided by then has written that status."""
-    told_s = []
+    """x42-drain-busy #24: 1.0 s before the drain, so the busy pod was protected, as recorded, each time. The pass
+    behind it reads its nodes as the machine is drained (recorded 0.03 s), or began later."""
+    drained_s = []
     for number in range(8):
-        rows = rows_of("x42-drain-protected", "3", number)
+        rows = rows_of("x42-drain-busy", "24", number)
         fault_ns = first_ns(rows, Kind.FAULT_INJECTED)
-        assert 1.2 <= (first_ns(rows, Kind.NODE_DRAINED, fault_ns) - fault_ns) / SECOND <= 1.5
-        sets = [row for row in rows if row.kind is Kind.OBJECT_CHANGED and '"NodeSet"' in (row.detail or "")]
-        told_s.append(max(row.t_ns - fault_ns for row in sets if row.t_ns < fault_ns) / SECOND)
-    assert sum(at_s == pytest.approx(-1.75, abs=0.03) for at_s in told_s) >= 2, told_s
+        assert (first_ns(rows, Kind.POD_DELETING, fault_ns) - fault_ns) / SECOND > 60
+        drained_s.append((first_ns(rows, Kind.NODE_DRAINED, fault_ns) - fault_ns) / SECOND)
+    assert sum(at_s < 0.1 for at_s in drained_s) >= 6, drained_s
 
 
 def test_a_pod_is_told_when_its_last_job_is_to_end_and_that_none_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,3 +77,10 @@ def test_whatever_it_reads_the_whole_reader_reads_the_same(pairs: list[tuple[str
     except InputError as error:
         pytest.fail(f"{written!r} is {quick!r} to one and an error to the other: {error}")
     assert alike(quick, whole), written
+
+
+def test_an_anchor_may_be_given_again(tmp_path: Path) -> None:
+    """YAML 1.2, 3.2.2.2: an alias is of the latest one before it. A warning, as ruamel gives, ended the fuzz once."""
+    path = tmp_path / "anchors.yaml"
+    path.write_text("a: &x 1\nb: *x\nc: &x 2\nd: *x\n", encoding="utf-8")
+    assert plain(load_yaml(path)) == {"a": 1, "b": 1, "c": 2, "d": 2}
