@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from slurmtwin.engine.event_sink import EventSink
     from slurmtwin.models.api_server.server import ApiServer
     from slurmtwin.models.api_server.work_queue import Finished
+    from slurmtwin_operator.core.observed import SlurmJob
     from slurmtwin_operator.core.spec import NodeSetSpec
     from slurmtwin_operator.core.switches import Switches
 
@@ -178,6 +179,10 @@ class _Process:
         """uid of a node set -> its pods as the last pass found them."""
         self._in_place: set[str] = set()
         """uids of pods that are seen to have been told of their place, which nobody takes back."""
+        self._ends: tuple[tuple[SlurmJob, ...], dict[str, int]] = ((), {})
+        """Jobs as the last pass knew them, and when the last one of each node is to end."""
+        self._dates: dict[str, dict[str, int]] = {}
+        """Namespace -> pod -> when it says that its node's last job is to end; -1: that is no number."""
         self._ending: dict[str, Callable[[Finished], None]] = {}
         """Key of a node set -> what a recorded pass has still to do."""
         self._beside: set[str] = set()
@@ -284,6 +289,12 @@ class _Process:
             views.pod_changed(old, new)
         pod = new or old
         assert pod is not None
+        dates = self._dates.setdefault(pod.meta.namespace, {})
+        date = "" if new is None else new.meta.annotations.get(DEADLINE, "")
+        if date:
+            dates[pod.meta.name] = int(date) if date.isdecimal() else -1
+        else:
+            dates.pop(pod.meta.name, None)
         name = pod.meta.labels.get(NODE_SET)
         if name:
             self._queue.add_after(f"{pod.meta.namespace}/{name}", self._carrying.gather())
@@ -372,9 +383,14 @@ class _Process:
     def _date(self, item: Custom, slurm: Any, found: tuple[PodView, ...], then: Callable[[], None]) -> None:
         """Pods whose node's last job is to end at another time than they say are told so, one by one, behind the list
         of nodes and before all else (syncSlurmDeadline(), GetNodeDeadlines())."""
-        ends = last_ends([job for job in slurm.jobs if job.state == "RUNNING"])
+        if slurm.jobs is not self._ends[0]:  # a list that shows nothing new is the same tuple
+            self._ends = slurm.jobs, last_ends([job for job in slurm.jobs if job.state == "RUNNING"])
+        ends = self._ends[1]
         late: list[tuple[Meta, str]] = []
-        for view in found:
+        dates = self._dates.get(item.meta.namespace, {})
+        for view in found if ends != dates else ():
+            if ends.get(view.name) == dates.get(view.name):
+                continue
             pod, wanted = self._cached(item, view), str(ends.get(view.name, ""))
             if pod is not None and pod.meta.annotations.get(DEADLINE, "") != wanted:
                 late.append((pod.meta, wanted))

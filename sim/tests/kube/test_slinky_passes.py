@@ -296,3 +296,35 @@ def test_a_pass_ends_with_nodes_as_its_list_had_them() -> None:
     found = waits_s("43", range(6))
     assert all(0.15 <= wait_s <= 0.25 or 1 <= wait_s <= 2.5 or 31 <= wait_s <= 31.5 for wait_s in found), found
     assert {wait_s > 30 for wait_s in found} == {True, False}, found
+
+
+def test_a_pass_finds_pods_that_say_another_end_as_a_look_at_all_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes by what changed (docs/speed.md); each is told once, one by one, in the order of the cache."""
+    wrong: list[str] = []
+    told: list[str] = []
+    date, put = operator_process._Process._date, operator_process.dated
+
+    def look(process: Any, item: Any, slurm: Any, found: Any, then: Any) -> None:
+        ends = operator_process.last_ends([job for job in slurm.jobs if job.state == "RUNNING"])
+        for view in found:
+            pod = process._cached(item, view)
+            says = "" if pod is None else pod.meta.annotations.get(operator_process.DEADLINE, "")
+            if pod is not None and says != str(ends.get(view.name, "")):
+                wrong.append(view.name)
+        date(process, item, slurm, found, then)
+
+    def tell(pod: Pod, deadline: str) -> Pod:
+        told.append(pod.meta.name)
+        return put(pod, deadline)
+
+    monkeypatch.setattr(operator_process._Process, "_date", look)
+    monkeypatch.setattr(operator_process, "dated", tell)
+    path = SCENARIOS / "faults" / "x41-slinky.yaml"
+    scenario = load_scenario(path)
+    jobs = [job.model_copy(update={"id": n, "run": 25 * SECOND}) for n in (1, 2, 3) for job in scenario.workload.jobs]
+    workload = scenario.workload.model_copy(update={"jobs": jobs})  # one node's, one behind the other
+    run_scenario(scenario.model_copy(update={"workload": workload, "faults": []}), path.parent, TwinOptions(keep=True))
+    for name, recording in (("x37-slinky", "12"), ("x33-slinky", "29"), ("x34-stale-deadline", "13")):
+        rows_of(name, recording)
+    assert len(wrong) >= 12
+    assert told == wrong
