@@ -385,6 +385,7 @@ def test_a_drain_asks_nothing_between_two_evictions_of_a_pod_that_a_budget_keeps
 def test_a_drain_that_lasts_is_given_up_whatever_a_budget_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """kubectl drain that somebody stops: what is left is told, and the machine can be freed."""
     monkeypatch.setattr("slurmtwin_e2e.kind.faults.kube.AGAIN_S", 1000.0)
+    monkeypatch.setattr("slurmtwin_e2e.kind.faults.kube.DRAIN_LIMIT_S", 1.0)
     server = BudgetedServer()
     tools = SimpleNamespace(api=server, deployed=SimpleNamespace(namespace="st"), node=lambda _target: "worker1")
     one = BY_KIND["kube_node.drain"](fault(kind="kube_node.drain", target="worker1", lasts="1ms"), cast(Any, tools))

@@ -389,11 +389,8 @@ class _Process:
         late: list[tuple[Meta, str]] = []
         dates = self._dates.get(item.meta.namespace, {})
         for view in found if ends != dates else ():
-            if ends.get(view.name) == dates.get(view.name):
-                continue
-            pod, wanted = self._cached(item, view), str(ends.get(view.name, ""))
-            if pod is not None and pod.meta.annotations.get(DEADLINE, "") != wanted:
-                late.append((pod.meta, wanted))
+            if ends.get(view.name) != dates.get(view.name) and (pod := self._cached(item, view)) is not None:
+                late.append((pod.meta, str(ends.get(view.name, ""))))
 
         def tell(_answer: object) -> None:
             if late:
