@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent
 COPIED = ("sim/slurmtwin", "reports/slurmtwin_reports", "e2e/slurmtwin_e2e", "reference_impl/slurmtwin_operator",
           "scenarios")  # fmt: skip
 MODULES = {
-    "adapters": "carrying operator_process seen_before slurm_lists slurm_port views",
+    "adapters": "carrying deadlines operator_process seen_before slurm_lists slurm_port views",
     "engine": "daemon_clock environment event_sink random_streams",
     "models": "operator_pod",
     "models/api_server": "client collector errors heartbeats informer objects server watch work_queue",

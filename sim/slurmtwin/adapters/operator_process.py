@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.adapters.carrying import Carrying, elected_in_ns
+from slurmtwin.adapters.deadlines import Deadlines
 from slurmtwin.adapters.manifests import HASH
-from slurmtwin.adapters.patches import DEADLINE, FINALIZER, PLACED, dated, placed, unready
+from slurmtwin.adapters.patches import FINALIZER, PLACED, dated, placed, unready
 from slurmtwin.adapters.performing import Performer
 from slurmtwin.adapters.pod_info import Chain, Writing, at_the_end
 from slurmtwin.adapters.seen_before import Decisions, NodeSetViews, StandingCore, other_states
@@ -29,7 +30,6 @@ from slurmtwin.models.api_server.work_queue import WorkQueue
 from slurmtwin.models.operator_pod import OperatorPod
 from slurmtwin_operator.core import actions as a
 from slurmtwin_operator.core import plan as own_plan
-from slurmtwin_operator.core.nodeset.scale import last_ends
 from slurmtwin_operator.core.observed import (
     Applied,
     Condition,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from slurmtwin.engine.event_sink import EventSink
     from slurmtwin.models.api_server.server import ApiServer
     from slurmtwin.models.api_server.work_queue import Finished
-    from slurmtwin_operator.core.observed import SlurmJob
     from slurmtwin_operator.core.spec import NodeSetSpec
     from slurmtwin_operator.core.switches import Switches
 
@@ -177,12 +176,9 @@ class _Process:
         self._decisions = Decisions(StandingCore() if operator._core is own_plan else operator._core)
         self._found: dict[str, tuple[PodView, ...]] = {}
         """uid of a node set -> its pods as the last pass found them."""
-        self._in_place: set[str] = set()
-        """uids of pods that are seen to have been told of their place, which nobody takes back."""
-        self._ends: tuple[tuple[SlurmJob, ...], dict[str, int]] = ((), {})
-        """Jobs as the last pass knew them, and when the last one of each node is to end."""
-        self._dates: dict[str, dict[str, int]] = {}
-        """Namespace -> pod -> when it says that its node's last job is to end; -1: that is no number."""
+        self._not_told: set[str] = set()
+        """uids of pods in the cache that say nothing of their place."""
+        self._deadlines = Deadlines()
         self._ending: dict[str, Callable[[Finished], None]] = {}
         """Key of a node set -> what a recorded pass has still to do."""
         self._beside: set[str] = set()
@@ -287,14 +283,13 @@ class _Process:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for views in self._views.values():
             views.pod_changed(old, new)
+        self._deadlines.pod_changed(old, new)
         pod = new or old
         assert pod is not None
-        dates = self._dates.setdefault(pod.meta.namespace, {})
-        date = "" if new is None else new.meta.annotations.get(DEADLINE, "")
-        if date:
-            dates[pod.meta.name] = int(date) if date.isdecimal() else -1
-        else:
-            dates.pop(pod.meta.name, None)
+        if old is not None:
+            self._not_told.discard(old.meta.uid)
+        if new is not None and PLACED not in new.meta.annotations:
+            self._not_told.add(new.meta.uid)
         name = pod.meta.labels.get(NODE_SET)
         if name:
             self._queue.add_after(f"{pod.meta.namespace}/{name}", self._carrying.gather())
@@ -383,14 +378,8 @@ class _Process:
     def _date(self, item: Custom, slurm: Any, found: tuple[PodView, ...], then: Callable[[], None]) -> None:
         """Pods whose node's last job is to end at another time than they say are told so, one by one, behind the list
         of nodes and before all else (syncSlurmDeadline(), GetNodeDeadlines())."""
-        if slurm.jobs is not self._ends[0]:  # a list that shows nothing new is the same tuple
-            self._ends = slurm.jobs, last_ends([job for job in slurm.jobs if job.state == "RUNNING"])
-        ends = self._ends[1]
-        late: list[tuple[Meta, str]] = []
-        dates = self._dates.get(item.meta.namespace, {})
-        for view in found if ends != dates else ():
-            if ends.get(view.name) != dates.get(view.name) and (pod := self._cached(item, view)) is not None:
-                late.append((pod.meta, str(ends.get(view.name, ""))))
+        wrong = self._deadlines.wrong(item.meta.namespace, slurm.jobs, found)
+        late = [(pod.meta, says) for view, says in wrong if (pod := self._cached(item, view)) is not None]
 
         def tell(_answer: object) -> None:
             if late:
@@ -538,17 +527,8 @@ class _Process:
 
         That is behind the changes of nodes; a kubelet syncs a pod whose annotations are other ones.
         """
-        if len(self._in_place) > 2 * len(pods):
-            self._in_place.clear()  # most are gone
-        for view in pods:
-            if view.uid in self._in_place or not view.kube_node:
-                continue
-            pod = self._cached(item, view)
-            if pod is None:
-                continue
-            if PLACED in pod.meta.annotations:
-                self._in_place.add(view.uid)
-            else:
+        for view in pods if self._not_told else ():
+            if view.uid in self._not_told and view.kube_node and (pod := self._cached(item, view)) is not None:
                 self.client.patch(Pod, pod.meta.key, placed, uid=view.uid)
 
     def _cached(self, item: Custom, view: PodView) -> Pod | None:

@@ -45,6 +45,11 @@ def scenario(nodes: int, hours: int) -> Scenario:
     })  # fmt: skip
 
 
+def first_jobs(jobs: int, nodes: int) -> list[JobRequest]:
+    """So many of w20000's, for a cluster of so many nodes."""
+    return list(islice(synthetic("w20000", nodes=nodes).requests(), jobs))
+
+
 def play(requests: list[JobRequest], nodes: int) -> tuple[Run, float]:
     """The run and its CPU seconds."""
     hours = max(1, requests[-1].submit_ns // HOUR)
@@ -55,7 +60,7 @@ def play(requests: list[JobRequest], nodes: int) -> tuple[Run, float]:
 
 def main(jobs: int, nodes: int) -> int:
     """Print the figures."""
-    requests = list(islice(synthetic("w20000", nodes=nodes).requests(), jobs))
+    requests = first_jobs(jobs, nodes)
     _, boot_s = play(requests[:1], nodes)
     run, cpu_s = play(requests, nodes)
     results = run.manifest.results

@@ -7,6 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
+import slinky_cluster
 from bridge_cluster import run_bridged
 from pod_cluster import PodRun, run_pods
 
@@ -18,6 +19,9 @@ COUNTS = (4240, 9260, 1520)
 
 BRIDGED = (4374, 18_763, 2320, 0)
 """(rows, events of the engine, changes at the server, pods left) of 200 pods under slurm-bridge on 40 nodes."""
+
+SLINKY = (7401, 69_120)
+"""(rows, events of the engine) of the first 60 jobs of w20000 under slinky on 30 nodes, with faults."""
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +38,12 @@ def test_the_number_of_events_of_a_bridged_pod_is_what_it_was() -> None:
     """The same under slurm-bridge, slurmctld and the bridge included; no pod is left, and no row is missing."""
     run = run_bridged(200, 40, run_ns=2 * SECOND)
     assert (run.rows, run.engine_events, run.writes, run.left) == BRIDGED
+
+
+def test_the_number_of_events_of_jobs_under_slinky_is_what_it_was() -> None:
+    """Operator, labels and deadlines included: it had doubled in four days that nobody counted (docs/speed.md)."""
+    run, _ = slinky_cluster.play(slinky_cluster.first_jobs(60, 30), 30)
+    assert (run.event_count, run.manifest.results["engine_events"]) == SLINKY
 
 
 def test_every_pod_comes_and_goes(small: PodRun) -> None:
@@ -77,3 +87,13 @@ def test_transitions_per_second_under_slurm_bridge(figures: dict[str, float]) ->
     best = min((run_bridged(20_000, 1000) for _ in range(3)), key=lambda run: run.cpu_s)
     figures["bridged transitions/s"] = round(best.states_per_s)
     figures["us a bridged pod"] = round(1e6 * best.cpu_s / best.pods)
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(1800)
+def test_jobs_per_second_under_slinky(figures: dict[str, float]) -> None:
+    """The first 2,000 jobs of w20000 on 1,000 nodes, a fault each hour: CPU time, without the start's (bar: 1,000)."""
+    requests = slinky_cluster.first_jobs(2000, 1000)
+    _, boot_s = slinky_cluster.play(requests[:1], 1000)
+    _, cpu_s = slinky_cluster.play(requests, 1000)
+    figures["jobs/s under slinky"] = round(len(requests) / (cpu_s - boot_s))

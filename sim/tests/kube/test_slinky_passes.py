@@ -10,6 +10,7 @@ import pytest
 from replicated_runs import SCENARIOS, replicated
 
 from slurmtwin.adapters import operator_process
+from slurmtwin.adapters.patches import DEADLINE
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
@@ -17,6 +18,7 @@ from slurmtwin.models.api_server.objects import Pod
 from slurmtwin.worlds import pod_durations
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin_operator.core.nodeset.scale import last_ends
 
 FAULTS = SCENARIOS / "faults"
 
@@ -305,10 +307,10 @@ def test_a_pass_finds_pods_that_say_another_end_as_a_look_at_all_does(monkeypatc
     date, put = operator_process._Process._date, operator_process.dated
 
     def look(process: Any, item: Any, slurm: Any, found: Any, then: Any) -> None:
-        ends = operator_process.last_ends([job for job in slurm.jobs if job.state == "RUNNING"])
+        ends = last_ends([job for job in slurm.jobs if job.state == "RUNNING"])
         for view in found:
             pod = process._cached(item, view)
-            says = "" if pod is None else pod.meta.annotations.get(operator_process.DEADLINE, "")
+            says = "" if pod is None else pod.meta.annotations.get(DEADLINE, "")
             if pod is not None and says != str(ends.get(view.name, "")):
                 wrong.append(view.name)
         date(process, item, slurm, found, then)
