@@ -63,6 +63,7 @@ OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
         (1_795_966_800 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1540.json")),
         (1_795_980_480 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1930.json")),
         (1_796_016_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30.json")),
+        (1_796_031_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30_0940.json")),
     ),
 }
 """Processor -> (unix ns, file) of the quiet runs on hosts that have it since that time, the last that matches; the
@@ -227,6 +228,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon_2026_11_29_1540.json": {**_standby(63.8), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_29_1930.json": {**_standby(73.2), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_30.json": {**_standby(74.0), **_ON_XEON_29},
+    "pod_durations_xeon_2026_11_30_0940.json": {**_standby(91.0), **_ON_XEON_29},
     "pod_durations_xeon.json": {
         **_ON_XEON,
         **_BUSY_DOWN,
