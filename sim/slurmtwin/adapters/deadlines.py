@@ -48,5 +48,4 @@ class Deadlines:
         ends, said = self._ends, self._said.get(namespace, {})
         if ends == said:
             return []
-        names = ((view, view.name) for view in found)
-        return [(view, str(ends.get(name, ""))) for view, name in names if ends.get(name) != said.get(name)]
+        return [(v, str(ends.get(v.name, ""))) for v in found if ends.get(v.name) != said.get(v.name)]

@@ -21,8 +21,8 @@ JOBS = st.lists(
         st.lists(st.sampled_from(NODES), unique=True).map(tuple), st.sampled_from([0, 7, 8, 9]),
     ), max_size=4,
 ).map(tuple)  # fmt: skip
-STEP = st.tuples(st.sampled_from(NODES), SAYS | st.none()) | JOBS
-"""A pod says so (None: it goes), or the next list."""
+STEP = st.tuples(st.sampled_from(NODES), SAYS | st.none(), JOBS | st.none())
+"""A pod says so (None: it goes), and the next list comes (None: it shows nothing new)."""
 
 
 def a_pod(name: str, says: str) -> Pod:
@@ -42,24 +42,20 @@ def by_a_look(pods: dict[str, Pod], jobs: tuple[SlurmJob, ...]) -> list[tuple[st
 
 @given(st.lists(STEP, max_size=12))
 def test_pods_that_say_another_end_are_those_that_a_look_at_all_finds(
-    steps: list[tuple[str, str | None] | tuple[SlurmJob, ...]],
+    steps: list[tuple[str, str | None, tuple[SlurmJob, ...] | None]],
 ) -> None:
     """Pods come, go and are written; lists come. What is no number is wrong; 07 is 7."""
     deadlines = Deadlines()
     pods: dict[str, Pod] = {}
     jobs: tuple[SlurmJob, ...] = ()
-    for step in steps:
-        if len(step) == 2 and isinstance(step[0], str):
-            name, says = step[0], step[1]
-            old = pods.pop(name, None)
-            assert says is None or isinstance(says, str)
-            new = None if says is None else a_pod(name, says)
-            if new is not None:
-                pods[name] = new
-            if old is not None or new is not None:
-                deadlines.pod_changed(old, new)
-        else:
-            jobs = tuple(job for job in step if isinstance(job, SlurmJob))
+    for name, says, listed in steps:
+        old = pods.pop(name, None)
+        new = None if says is None else a_pod(name, says)
+        if new is not None:
+            pods[name] = new
+        if old is not None or new is not None:
+            deadlines.pod_changed(old, new)
+        jobs = jobs if listed is None else listed
         found = tuple(pod_view(pod, "w") for pod in pods.values())
         assert [(view.name, says) for view, says in deadlines.wrong("d", jobs, found)] == by_a_look(pods, jobs)
 
@@ -68,8 +64,9 @@ def test_another_namespace_is_another_cluster() -> None:
     """Pods of one name, each with its own date."""
     deadlines = Deadlines()
     here = a_pod("w-0", "7")
-    there = replace(here, meta=replace(here.meta, namespace="e"))
+    there = dated(replace(here, meta=replace(here.meta, namespace="e")), "8")
     jobs = (SlurmJob(1, "RUNNING", ("w-0",), 7),)
     deadlines.pod_changed(None, here)
+    deadlines.pod_changed(None, there)
     assert deadlines.wrong("d", jobs, (pod_view(here, "w"),)) == []
     assert [says for _, says in deadlines.wrong("e", jobs, (pod_view(there, "w"),))] == ["7"]

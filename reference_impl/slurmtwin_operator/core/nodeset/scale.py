@@ -67,13 +67,9 @@ def victims_of(p: Pass, live: list[Member]) -> list[Member]:
 def last_ends(jobs: Iterable[SlurmJob]) -> dict[str, int]:
     """Per node the latest expected end of its jobs; idle nodes are not in it."""
     ends: dict[str, int] = {}
-    for job in sorted(jobs, key=_end_ns):  # a later end takes the place of an earlier one
+    for job in sorted(jobs, key=lambda job: job.end_ns):  # a later end takes the place of an earlier one
         ends |= dict.fromkeys(job.nodes, max(0, job.end_ns))
     return ends
-
-
-def _end_ns(job: SlurmJob) -> int:
-    return job.end_ns
 
 
 _KEYS: Final[dict[str, Callable[[Member, Pass, dict[str, int]], Any]]] = {
