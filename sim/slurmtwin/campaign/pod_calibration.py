@@ -391,13 +391,14 @@ def _short(value: float) -> float:
 def _fit(spans: Sequence[Interval]) -> tuple[float, float]:
     """(median in ms, sigma of the logarithm) of the log-normal law most likely to have given these intervals."""
     import numpy as np
-    from scipy import optimize, stats
+    from scipy import optimize
+    from scipy.special import ndtr  # stats.norm.cdf() of the same arrays takes six times as long
 
     low, high = np.log(np.asarray(spans, dtype=float)).T
 
     def unlikely(at: Any) -> float:
         mean, sigma = at[0], np.exp(at[1])
-        mass = stats.norm.cdf((high - mean) / sigma) - stats.norm.cdf((low - mean) / sigma)
+        mass = ndtr((high - mean) / sigma) - ndtr((low - mean) / sigma)
         usual = (at[1] - np.log(USUAL_SIGMA)) / np.log(2)
         central = (mean - centre) / np.log(CENTRE_SPREAD)
         return float(-np.log(np.maximum(mass, 1e-12)).sum() + (usual * usual + central * central) / 2)
