@@ -44,7 +44,8 @@ class QueueRecord:
     """One job in one of its partitions (job_queue_rec_t)."""
 
     __slots__ = (
-        "backfill_ok", "entry", "fewest", "gone", "job", "main_ok", "part", "priority", "shortest_s", "uniform",
+        "backfill_ok", "entry", "fewest", "gone", "job", "main_ok", "part", "priority", "shortest_s", "timeless",
+        "uniform",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +61,8 @@ class QueueRecord:
         self.gone = False
         self.uniform: tuple[int, Callable[[int, int], int]] | bool | None = False
         """NodeSelection.uniform(); False: not asked yet."""
+        self.timeless = False
+        """The main scheduler's answer does not change while nodes, usage and queue stay."""
         self.entry: Entry = ()
         self.fewest = max(job.nodes_min, -(-job.cpus_min // most_cpus))
         """It cannot do with fewer nodes."""
@@ -101,6 +104,8 @@ class PendingQueue:
         """Runnable records of jobs with a reservation: a closed partition does not stop them."""
         self.odd = 0
         """Runnable records that are more than nodes and time (see plain_planner.py)."""
+        self.timed = 0
+        """Runnable records whose answer may change with time alone."""
         self._demand: list[dict[int, list[int]]] = [{} for _ in ctld.partitions]
         self._most_cpus = self._largest_nodes()
         self._records: dict[int, list[QueueRecord]] = {}
@@ -155,6 +160,7 @@ class PendingQueue:
                 self.special -= 1
             record.gone = True
             self.odd -= not (isinstance(record.uniform, tuple) and record.backfill_ok)
+            self.timed -= not record.timeless
             sizes = self._demand[record.part.index][record.shortest_s]
             del sizes[bisect_left(sizes, record.fewest)]
             if not sizes:
@@ -244,6 +250,8 @@ class PendingQueue:
             if is_plain(job):
                 record.uniform = ctld.selection.uniform(job, part)
             self.odd += not (isinstance(record.uniform, tuple) and record.backfill_ok)
+            record.timeless = self._is_timeless(record)
+            self.timed += not record.timeless
             place = bisect_right(self.entries, record.entry)
             self.entries.insert(place, record.entry)
             self.wanted.insert(place, wanted(record.uniform))
@@ -256,6 +264,14 @@ class PendingQueue:
             self.version += 1
             if job.reason in REPLACEABLE:
                 self.fresh[job.slurm_id] = records[0]
+
+    def _is_timeless(self, record: QueueRecord) -> bool:
+        """No rule that asks for the time: --switches waits, victims are exempt for a while, machines power up."""
+        conf = self._ctld.conf
+        if not record.backfill_ok or isinstance(record.uniform, tuple):
+            return record.backfill_ok
+        times = conf.preempt.type != "preempt/none" or conf.scheduler.backfill.min_age_reserve_ns
+        return is_plain(record.job) and not (times or record.job.request.switches or conf.controller.suspend_program)
 
     def demand(self) -> Iterator[tuple[Partition, list[tuple[int, int]]]]:
         """Per partition with runnable records: (length, fewest nodes of the jobs that long), shortest first."""

@@ -78,8 +78,14 @@ class Scheduler:
         self._batch_delay_s = self._options.batch_sched_delay_ns // SECOND
         self._completing_waits = bool(ctld.conf.timers.complete_wait_ns) and not self._options.reduce_completing_frag
         self._free_at_ns = 0
+        self._busy_ns = 0
+        """How long the last pass kept the next one away."""
+        self._seen: tuple[object, ...] | None = None
+        """Before the last pass, where that started nothing."""
         self._quiet: tuple[object, ...] | None = None
+        """The next pass from here would find nothing new; ..."""
         self._quiet_stamps = False
+        """... it would only say that jobs changed."""
         self.serving = False
         self.clock: CoarseClock | None = None
         """The host's coarse clock, where it is known: what is due comes as that shows its second, or later by one."""
@@ -283,9 +289,18 @@ class Scheduler:
         if state is not None and state == self._quiet:
             if self._quiet_stamps:
                 ctld.last_job_update_s = ctld.now_s()
+            self._free_at_ns = ctld.env.now_ns + self._busy_ns
             return
+        again = state is not None and state == self._seen
+        stamp_s, ctld.last_job_update_s = ctld.last_job_update_s, 0
         started = self._pass(full)
-        self._quiet = state if state is not None and not started else None
+        stamped = ctld.last_job_update_s > 0
+        ctld.last_job_update_s = ctld.last_job_update_s or stamp_s
+        self._seen = state if state is not None and not started else None
+        if self.queue.odd:  # what a refusal stamps shows when it comes again
+            self._quiet, self._quiet_stamps = (self._seen if again else None), stamped
+            return
+        self._quiet = self._seen
         self._quiet_stamps = len(self.queue) > 1 or any(
             record.job.reason == Reason.NODES_DOWN for record in self.queue.fresh.values()
         )
@@ -304,7 +319,7 @@ class Scheduler:
         ctld, queue = self._ctld, self.queue
         if any(record.entry is not queue.entries[0] for record in queue.fresh.values()):
             return None
-        if queue.odd or ctld.conf.controller.accounting_enforce or ctld.conf.timers.complete_wait_ns:
+        if queue.timed or ctld.conf.controller.accounting_enforce or ctld.conf.timers.complete_wait_ns:
             return None
         if sum(1 for records in queue.in_part if records) != 1:
             return None
@@ -325,7 +340,8 @@ class Scheduler:
         if main.started:
             ctld.store.changed()
         min_interval_ns = self._options.min_interval_ns
-        self._free_at_ns = ctld.env.now_ns + main.cost_ns + (min_interval_ns + US if min_interval_ns else 0)
+        self._busy_ns = main.cost_ns + (min_interval_ns + US if min_interval_ns else 0)
+        self._free_at_ns = ctld.env.now_ns + self._busy_ns
         return main.started
 
     def try_at_submit(self, job: Job) -> bool:
