@@ -15,7 +15,7 @@ from slurmtwin.contract.clock import MS, SECOND, US
 from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import COLUMNS, Event, Kind
 from slurmtwin.contract.manifest import Manifest
-from slurmtwin_reports.history import history_of
+from slurmtwin_reports.history import SHORT_DETAIL, history_of, rows_of_events
 from slurmtwin_reports.load import load_frame, load_run
 from slurmtwin_reports.testing import a_history, in_order, job_story, queue_run, write_run
 
@@ -196,3 +196,19 @@ def test_gzip_and_plain_lines_are_the_same_table(tmp_path: Path) -> None:
     plain = write_run(tmp_path / "a", queue_run(10), "events.jsonl") / "events.jsonl"
     packed = write_run(tmp_path / "b", queue_run(10), "events.jsonl.gz") / "events.jsonl.gz"
     assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+
+
+def test_who_changes_a_rows_details_changes_no_other_row() -> None:
+    """Details of equal text are parsed once."""
+    rows = rows_of_events([Event(t_ns, Kind.NODE_STATE, "a", detail='{"state":"IDLE"}') for t_ns in (1, 2)])
+    rows[0].details["state"] = "DOWN"
+    assert [row.details for row in rows] == [{"state": "IDLE"}] * 2
+
+
+@pytest.mark.parametrize("size", [1, 10 * SHORT_DETAIL])
+@pytest.mark.parametrize(("text", "said"), [("{%s", "is not JSON"), ("[%s]", "is not a JSON object")])
+def test_a_detail_that_is_no_object_is_named_with_its_row(text: str, said: str, size: int) -> None:
+    detail = text % ('"' + "x" * size + '"')
+    for _ in range(2):
+        with pytest.raises(InputError, match=f"row 0: detail {said}"):
+            _ = rows_of_events([Event(1, Kind.NODE_STATE, "a", detail=detail)])[0].details

@@ -57,8 +57,8 @@ class _Lanes:
         self.runs_id = escape(runs_id, quote=True)
         self.named_at: float | None = None
         """Where the names of the runs stand in the first band."""
-        kept = {lane_of(row) for run in case.runs for row in _shown(run, clock)}
-        self.lanes = [lane for lane in range(len(LANES)) if lane in kept]
+        self.shown = [_shown(run, clock) for run in case.runs]
+        self.lanes = [lane for lane in range(len(LANES)) if any(lane in shown for shown in self.shown)]
         self.band = LINE * len(case.runs) + GAP
 
     def x(self, t_ns: int) -> float:
@@ -75,7 +75,7 @@ class _Lanes:
         for lane in self.lanes:
             self._label(y, LANES[lane], "lane")
             for line, run in enumerate(self.case.runs):
-                self._events(run, lane, y + line * LINE + LINE / 2)
+                self._events(run, self.shown[line].get(lane, ()), y + line * LINE + LINE / 2)
             y += self.band
         height = y + FLOOR
         faults = [line for run in self.case.runs[:1] for line in self._faults(run, y)]
@@ -111,20 +111,19 @@ class _Lanes:
         line = f'<path class="bar {css}{open_end}" d="M{begin:g} {y:g}H{max(end, begin + 1.5):g}"/>'
         self.out.append(f"<g><title>{escape(f'{self.case.phases[number].name}, {run.name}: {tip}')}</title>{line}</g>")
 
-    def _events(self, run: CaseRun, lane: int, y: float) -> None:
+    def _events(self, run: CaseRun, rows: Sequence[Row], y: float) -> None:
         """The marks of a run in a lane, about its own line. Loud rows of one pixel are one mark, as the last of them
         would hide the others; quiet ones are one path, as no tooltip is theirs.
         """
         quiet, loud = list[float](), dict[int, list[Row]]()
-        for row in _shown(run, self.clock):
-            if lane_of(row) == lane:
-                x = self.x(row.t_ns - run.zero_ns)
-                if tone_of(row) == "quiet":
-                    quiet.append(x)
-                else:
-                    loud.setdefault(round(x), []).append(row)
+        for row in rows:
+            x = self.x(row.t_ns - run.zero_ns)
+            if tone_of(row) == "quiet":
+                quiet.append(x)
+            else:
+                loud.setdefault(round(x), []).append(row)
         if quiet or loud:
-            marks = (self._mark(run, rows) for rows in loud.values())
+            marks = (self._mark(run, beside) for beside in loud.values())
             self.out += [f'<g transform="translate(0 {y:g})">', _tick_marks(quiet), *marks, "</g>"]
 
     def _mark(self, run: CaseRun, rows: Sequence[Row]) -> str:
@@ -156,12 +155,16 @@ class _Lanes:
         return out
 
 
-def _shown(run: CaseRun, clock: Clock) -> Sequence[Row]:
-    """The rows inside the figure; where there are too many, the loud ones."""
-    inside = [row for row in run.rows if lane_of(row) is not None and row.t_ns - run.zero_ns >= clock.low * SECOND]
+def _shown(run: CaseRun, clock: Clock) -> dict[int, list[Row]]:
+    """The rows inside the figure by their lane; where there are too many, the loud ones."""
+    begin_ns = run.zero_ns + clock.low * SECOND
+    inside = [(lane, row) for row in run.rows if row.t_ns >= begin_ns and (lane := lane_of(row)) is not None]
     if len(inside) > MOST_MARKS:
-        inside = [row for row in inside if tone_of(row) != "quiet"]
-    return inside[: 2 * MOST_MARKS]
+        inside = [(lane, row) for lane, row in inside if tone_of(row) != "quiet"]
+    lanes: dict[int, list[Row]] = {}
+    for lane, row in inside[: 2 * MOST_MARKS]:
+        lanes.setdefault(lane, []).append(row)
+    return lanes
 
 
 def _tick_marks(places: Sequence[float]) -> str:
