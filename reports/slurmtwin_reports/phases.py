@@ -49,9 +49,10 @@ def read_rows(folder: Path) -> list[Row]:
     path = folder / "events.jsonl.gz"
     try:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
-            return [Row(**{name: row.get(name) for name in Row._fields}) for row in map(json.loads, stream)]
+            documents = json.loads(f"[{','.join(stream)}]")  # line by line takes twice as long
     except OSError as error:
         raise InputError(f"{path}: {error}") from error
+    return [Row._make(map(row.get, Row._fields)) for row in documents]
 
 
 def span(rows: Sequence[Row], phase: Phase) -> Span:

@@ -17,6 +17,7 @@ from slurmtwin_reports.timing_card import (
     UNIT,
     Card,
     CellTimes,
+    Line,
     Spans,
     lines,
     load_card,
@@ -41,10 +42,16 @@ def kept() -> dict[str, CellTimes]:
     return load_times(ROOT / timing_card.TIMES)
 
 
-def test_the_page_says_what_is_kept_and_recorded(card: Card, kept: dict[str, CellTimes]) -> None:
+@pytest.fixture(scope="module")
+def told(card: Card, kept: dict[str, CellTimes]) -> list[Line]:
+    """The card's lines beside all recordings."""
+    return lines(card, kept, RECORDINGS)
+
+
+def test_the_page_says_what_is_kept_and_recorded(card: Card, told: list[Line]) -> None:
     """docs/timing-card.md is generated: `slurmtwin designs --renew` writes it."""
     grades = grades_in_words(load_designs(DESIGNS))
-    assert page(card, lines(card, kept, RECORDINGS), grades) == (ROOT / timing_card.PAGE).read_text(encoding="utf-8")
+    assert page(card, told, grades) == (ROOT / timing_card.PAGE).read_text(encoding="utf-8")
 
 
 def test_the_kept_spans_are_those_of_todays_twin(card: Card, kept: dict[str, CellTimes]) -> None:
@@ -80,9 +87,10 @@ def test_spans_are_near_within_a_second_and_never_is_near_never_alone() -> None:
     assert not _near([10**9], [None])
 
 
-def test_every_cell_has_numbers_or_a_reason_and_fifteen_are_confirmed(card: Card, kept: dict[str, CellTimes]) -> None:
+def test_every_cell_has_numbers_or_a_reason_and_fifteen_are_confirmed(
+    card: Card, kept: dict[str, CellTimes], told: list[Line]
+) -> None:
     """Ten events of seven designs; a confirmed cell names a recording and has spans of the twin from its start."""
-    told = lines(card, kept, RECORDINGS)
     assert len(told) == len(card.events) * len(card.columns) == 80
     assert all(bool(line.twin) != bool(line.cell.reason) for line in told)
     assert summary(told)["confirmed by recordings"] >= 15
@@ -93,14 +101,14 @@ def test_every_cell_has_numbers_or_a_reason_and_fifteen_are_confirmed(card: Card
             assert all(len(spans) == card.replications for spans in kept[line.cell.key].recorded.values())
 
 
-def test_what_is_not_as_expected_says_why(card: Card, kept: dict[str, CellTimes]) -> None:
+def test_what_is_not_as_expected_says_why(told: list[Line]) -> None:
     """No cell disagrees with the design notes or a recording in silence."""
-    assert all(line.remark for line in lines(card, kept, RECORDINGS) if "no" in (line.as_expected, line.confirmed))
+    assert all(line.remark for line in told if "no" in (line.as_expected, line.confirmed))
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_a_twin_that_is_wrong_by_two_times_loses_its_sharp_cells(
-    card: Card, kept: dict[str, CellTimes], factor: float
+    card: Card, kept: dict[str, CellTimes], told: list[Line], factor: float
 ) -> None:
     """Every sharp cell turns to "no" under half and twice the spans; and there are enough of them."""
     wrong = {
@@ -109,10 +117,10 @@ def test_a_twin_that_is_wrong_by_two_times_loses_its_sharp_cells(
         )
         for key, one in kept.items()
     }
-    before, after = (lines(card, times, RECORDINGS) for times in (kept, wrong))
-    sharp = {line.cell.key for line in before if line.confirmed == SHARP}
+    sharp = {line.cell.key for line in told if line.confirmed == SHARP}
     assert len(sharp) >= 12
-    assert {line.cell.key for line in after if line.confirmed == "no"} >= sharp
+    alone = card.model_copy(update={"cells": [cell for cell in card.cells if cell.key in sharp]})
+    assert {line.cell.key for line in lines(alone, wrong, RECORDINGS) if line.confirmed == "no"} == sharp
 
 
 def test_a_cell_that_came_where_never_is_expected_is_told(card: Card, kept: dict[str, CellTimes]) -> None:
@@ -120,7 +128,8 @@ def test_a_cell_that_came_where_never_is_expected_is_told(card: Card, kept: dict
     cell = next(cell for cell in card.cells if cell.key == "hang/gke")
     assert cell.absent
     came = {**kept, cell.key: replace(kept[cell.key], own=[*kept[cell.key].own[:-1], 10**9])}
-    assert next(line.as_expected for line in lines(card, came, RECORDINGS) if line.cell.key == cell.key) == "no"
+    (line,) = lines(card.model_copy(update={"cells": [cell]}), came, RECORDINGS)
+    assert line.as_expected == "no"
 
 
 def test_the_faults_of_a_cell_lie_evenly_over_its_timers(card: Card) -> None:
