@@ -19,6 +19,7 @@ from slurmtwin_reports import figures
 from slurmtwin_reports.conformance import ONE_STEP, Conformance, pool
 from slurmtwin_reports.coverage import Covered, coverage_context
 from slurmtwin_reports.faults.case import FaultCase
+from slurmtwin_reports.faults.rank_histogram import calibration_figures, calibration_line
 from slurmtwin_reports.faults.section import fault_context, sharpness, suite_counts, suite_rows
 from slurmtwin_reports.history import History
 from slurmtwin_reports.job_table import JobTable, job_table
@@ -129,6 +130,8 @@ def render(report: Report) -> str:
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
         known=[v for v in verdicts if v.known], verdict_hint=_hint(report), footer=report.footer,
         figures=_conformance_rows(report.sections), phases=phases, phase_counts=suite_counts(phases),
+        calibration_line=calibration_line(phases),
+        calibration=[Markup(svg) for svg in calibration_figures(phases)],  # noqa: S704  # made by us
         coverage=Markup(covered.render(c=coverage)) if coverage else "",  # noqa: S704  # escaped there
     )  # fmt: skip
     empty = around(sections=[""] * count)

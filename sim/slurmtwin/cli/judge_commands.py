@@ -139,6 +139,7 @@ def check(
     from slurmtwin.campaign.pool import make_ready
     from slurmtwin.campaign.replications import default_cache, prune
     from slurmtwin_reports.coverage import load_coverage
+    from slurmtwin_reports.faults.rank_histogram import calibration_line, rank_histograms
     from slurmtwin_reports.faults.section import suite_counts, suite_line, suite_rows
     from slurmtwin_reports.judge import make_report
     from slurmtwin_reports.known_differences import load_known_differences
@@ -194,7 +195,7 @@ def check(
             "verdicts": verdict_dicts(report.verdicts), "conformance": conformance_rows(figures),
             "code": int(code), "wall_s": round(wall_s, 3), "seed": seed, "report": html,
             "not_compared": [str(path) for path in kind_only],
-            "phases": phases, "phase_counts": suite_counts(phases),
+            "phases": phases, "phase_counts": suite_counts(phases), "rank_histograms": rank_histograms(phases),
         }  # fmt: skip
         if verdicts:
             write_atomic(Path(verdicts), json_text("check", document))
@@ -207,7 +208,7 @@ def check(
                 _print(conformance_table(figures))
             if phases:
                 click.echo()
-                click.echo(suite_line(phases))
+                click.echo("\n".join(filter(None, (suite_line(phases), calibration_line(phases)))))
     return code
 
 
