@@ -117,7 +117,7 @@ def render(report: Report) -> str:
         {**row, "anchor": f"run-{i}"}
         for i, s in enumerate(report.sections, 1)
         if s.fault
-        for row in suite_rows([(s.scenario, s.fault)])
+        for row in suite_rows([(s.scenario, s.version, s.fault)])
     ]
     anchors = {(s.scenario, s.version): f"run-{i}" for i, s in enumerate(report.sections, 1)}
     rows = sorted(scenario_rows(verdicts), key=lambda row: _URGENCY.get(row["verdict"], 2))

@@ -245,8 +245,9 @@ def test_the_suite_table_counts_every_phase() -> None:
     two = PhaseVerdict(phase=case.phases[1], outcome=Outcome.DIFFER, reason="", p=0.001)
     more = [PhaseVerdict(phase=phase, outcome=Outcome.UNKNOWN, reason="") for phase in case.phases[2:]]
     case.verdicts = [one, two, *more]
-    rows = suite_rows([("x64", case)])
+    rows = suite_rows([("x64", "26.05", case)])
     assert [(r["phase"], r["verdict"]) for r in rows[:2]] == [("not-responding", "agree"), ("down", "differ")]
+    assert rows[0]["version"] == "26.05"
     assert (rows[0]["recordings"], rows[0]["places"]) == (["4", "10"], [0.123, 1.0])
     assert [r["width_of_bound"] for r in rows[:2]] == [0.877, None]
     counts = suite_counts(rows)

@@ -99,6 +99,6 @@ def test_a_report_has_both_figures_from_thirty_phases_on(phases: int, drawn: boo
     phase = next(one for one in load_scenario(SCENARIO).expect.phases if not one.is_claim)
     one = PhaseVerdict(phase=phase, outcome=Outcome.AGREE, reason="", p=0.4, places=(0.2, 0.9))
     case = FaultCase([phase] * phases, [], [one] * phases)
-    assert len(calibration_figures(suite_rows([("x64", case)]))) == (2 if drawn else 0)
+    assert len(calibration_figures(suite_rows([("x64", "26.05", case)]))) == (2 if drawn else 0)
     page = render(Report("r", [Section("x64", fault=case)]))
     assert ("a twin that is right" in page) is drawn

@@ -89,11 +89,11 @@ def _causes(case: FaultCase, number: int) -> list[dict[str, Any]]:
     return out
 
 
-def suite_rows(cases: Sequence[tuple[str, FaultCase]]) -> list[dict[str, Any]]:
-    """One row for each phase and claim that was judged, over (scenario, case) pairs: for the report and for --json."""
+def suite_rows(cases: Sequence[tuple[str, str, FaultCase]]) -> list[dict[str, Any]]:
+    """One row for each phase and claim that was judged, over (scenario, version, case): for the report and --json."""
     return [
         {
-            "scenario": scenario, "phase": one.phase.name, "parameter": one.phase.parameter,
+            "scenario": scenario, "version": version, "phase": one.phase.name, "parameter": one.phase.parameter,
             "claim": one.phase.is_claim, "verdict": str(one.outcome), "p": one.p,
             "power_half": one.half, "power_double": one.double, "sharp": one.sharp, "sharp_each": one.sharp_each,
             "width_of_bound": None if one.width_of_bound is None else round(one.width_of_bound, 3),
@@ -101,7 +101,7 @@ def suite_rows(cases: Sequence[tuple[str, FaultCase]]) -> list[dict[str, Any]]:
             "places": [round(place, 3) for place in one.places],
             "twin_s": [[words(ns) for ns in interval] for interval in one.intervals],
         }
-        for scenario, case in cases
+        for scenario, version, case in cases
         for one in case.verdicts
     ]  # fmt: skip
 

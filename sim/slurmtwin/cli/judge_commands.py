@@ -190,7 +190,7 @@ def check(
         wall_s = time.monotonic() - began
         _write_outputs(report, html, junitxml, wall_s)
         figures = [s.conformance for s in report.sections if s.conformance is not None]
-        phases = suite_rows([(s.scenario, s.fault) for s in report.sections if s.fault is not None])
+        phases = suite_rows([(s.scenario, s.version, s.fault) for s in report.sections if s.fault is not None])
         document = {
             "verdicts": verdict_dicts(report.verdicts), "conformance": conformance_rows(figures),
             "code": int(code), "wall_s": round(wall_s, 3), "seed": seed, "report": html,
