@@ -95,6 +95,39 @@ def test_the_size_is_five_percent_at_most(law: Draw, count: int) -> None:
         assert rejected / 400 >= 0.05 - 3 * (0.05 * 0.95 / 400) ** 0.5
 
 
+@pytest.mark.parametrize(("shared", "low", "high"), [(True, 0.1, 0.25), (False, 0.017, 0.083)], ids=["one", "own"])
+def test_replications_that_share_their_noise_reject_too_often(shared: bool, low: float, high: float) -> None:
+    """120 recordings held against the same 200 draws: what those miss of the law adds up, as if 120 had found it.
+
+    The variance of a sum of places grows by 120 in 200; with draws of their own the size is 5 % (three standard errors
+    of 400 cases).
+    """
+    draw = np.random.default_rng(11)
+    rejected = 0
+    for case in range(400):
+        common = draw.uniform(40, 50, REPLICATIONS)
+        pools = np.stack([common if shared else draw.uniform(40, 50, REPLICATIONS) for _ in range(120)])
+        seen = draw.uniform(40, 50, 120)
+        rejected += ranks.p_value(_ns(seen), _ns(pools), stream(case, "null"), 499) <= ranks.LEVEL
+    assert low < rejected / 400 < high
+
+
+def _ns(seconds: Any) -> Any:
+    return np.round(seconds * 1e9).astype(np.int64)
+
+
+def test_a_repetition_is_held_against_the_replications_with_noise_of_its_own() -> None:
+    """Where there are any: 4 s off in them it differs, 4 s off in the common ones alone it agrees, and stays sharp."""
+    right = repetitions(timer, timer)
+    apart = [replace(one, own=one.base + np.array([0, 6 * SECOND])) for one in right]
+    found = judged(apart)
+    assert found.outcome is Outcome.DIFFER
+    assert found.sharp, "of base and still, which share their draws"
+    back = [replace(one, base=one.base + np.array([0, 6 * SECOND]), own=one.base) for one in right]
+    assert judged(back).outcome is Outcome.AGREE
+    assert judged(back).intervals == judged(right).intervals
+
+
 def test_ties_lie_evenly_over_their_places() -> None:
     """Spans that are equal in twin and recording have distance 0; without ties a place is one N-th wide."""
     pool = np.full(8, 5, dtype=np.int64)

@@ -53,8 +53,12 @@ def test_claims_and_phases_without_p_have_no_part_in_it() -> None:
     assert rank_histograms(rows) == {
         "places": [1, 0, 0, 0, 0, 1, 0, 0, 0, 1], "p": [0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
     }  # fmt: skip
-    assert calibration_line(rows).startswith("Of 3 recorded spans 67 % lie in the lowest or highest tenth")
-    assert calibration_line([row([], None)]) == ""
+    line = calibration_line(rows * FEWEST)
+    assert line.startswith(
+        "Of 90 recorded spans 67 % lie in the lowest or highest tenth of their replications, of 30 p"
+    )
+    assert calibration_line(rows * (FEWEST - 1)) == ""
+    assert calibration_line([row([], 0.3)] * FEWEST) == ""
 
 
 def test_a_twin_that_is_right_has_flat_ones() -> None:
@@ -95,10 +99,11 @@ def test_the_figure_has_a_block_for_each_tenth_and_the_level_of_a_flat_one() -> 
 
 @pytest.mark.parametrize(("phases", "drawn"), [(FEWEST, True), (FEWEST - 1, False)])
 def test_a_report_has_both_figures_from_thirty_phases_on(phases: int, drawn: bool) -> None:
-    """Fewer show chance; the line above them stands in each text of `check`."""
+    """Fewer show chance, in figures and in words."""
     phase = next(one for one in load_scenario(SCENARIO).expect.phases if not one.is_claim)
     one = PhaseVerdict(phase=phase, outcome=Outcome.AGREE, reason="", p=0.4, places=(0.2, 0.9))
     case = FaultCase([phase] * phases, [], [one] * phases)
     assert len(calibration_figures(suite_rows([("x64", "26.05", case)]))) == (2 if drawn else 0)
     page = render(Report("r", [Section("x64", fault=case)]))
     assert ("a twin that is right" in page) is drawn
+    assert (f"Of {2 * phases} recorded spans" in page) is drawn

@@ -109,7 +109,11 @@ def _judge(place: int, phase: Phase, repetitions: Sequence[Repetition], order: O
 
     observed = np.array([recorded_span(r.recorded[place]) for r in repetitions], dtype=np.int64)
     errors = tuple(r.recorded[place].error_ns for r in repetitions)
-    pools = np.stack([_measured(r, r.base, place, seed, f"{phase.name}/base/{k}") for k, r in enumerate(repetitions)])
+    made = [r.base if r.own is None else r.own for r in repetitions]
+    pools = np.stack([
+        _measured(r, times, place, seed, f"{phase.name}/base/{k}")
+        for k, (r, times) in enumerate(zip(repetitions, made, strict=True))
+    ])  # fmt: skip
     found: dict[str, Any] = {
         "phase": phase, "recordings": tuple(r.name for r in repetitions),
         "recorded": tuple(int(x) for x in observed), "errors": errors,

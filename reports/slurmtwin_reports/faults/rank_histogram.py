@@ -38,10 +38,10 @@ def rank_histograms(rows: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def calibration_line(rows: Sequence[dict[str, Any]]) -> str:
-    """The outer tenths of places and the lowest fifth of p in words; empty without a place."""
+    """The outer tenths of places and the lowest fifth of p in words; empty where there are too few phases."""
     found = rank_histograms(rows)
     places, p = found["places"], found["p"]
-    if not sum(places) or not sum(p):
+    if sum(p) < FEWEST or not sum(places):
         return ""
     outer, low = (places[0] + places[-1]) / sum(places), sum(p[:2]) / sum(p)
     return (

@@ -27,6 +27,8 @@ class Repetition:
     """As the scenario says, calibrated durations bootstrapped."""
     still: Times | None = None
     """Calibrated durations at their medians (sharpness)."""
+    own: Times | None = None
+    """As base, with random streams that no other repetition shares: the pool of the joint test, where there are any."""
     changed: Mapping[tuple[str, float], Times] = field(default_factory=dict)
     """(parameter, 0.5 or 2) -> times with that parameter halved or doubled (power)."""
     name: str = ""

@@ -20,6 +20,7 @@ from slurmtwin.campaign.pool import Progress, run_tasks
 from slurmtwin.campaign.recordings import RECORDINGS, recorded_durations, recorded_scenario
 from slurmtwin.campaign.replications import (
     BASE,
+    OWN,
     STILL,
     Batch,
     Made,
@@ -57,6 +58,9 @@ OWN_PARTITION: Final = {
 """The partition that the world kind writes for a scenario in pods that names none."""
 CHANGED_REPLICATIONS: Final = 100
 """With a parameter halved or doubled: a power of 80 % is known to 4 % from them."""
+OWN_FROM: Final = 20
+"""From so many recordings on spans are held against replications with noise of their own (`Repetition.own`): of K that
+share one noise a sum is wrong by K to their number more, a tenth here."""
 MADE_TOGETHER: Final = 12
 """Recordings whose replications are made before their tables are kept: enough to keep all processors at work."""
 MADE_ANEW: Final = 7
@@ -201,7 +205,7 @@ def _judge_part(groups: Sequence[FaultGroup], options: FaultOptions) -> list[Sec
     new = [_Group(group, options) for group in groups]
     for one in new:
         one.begin()
-    _make(new, [[Variant(BASE)]] * len(new), options.replications, options)
+    _make(new, [[Variant(BASE), *one.own] for one in new], options.replications, options)
     for one in new:
         one.judge(range(len(one.reals)))
     _make(new, [one.wanted() for one in new], options.changed, options)
@@ -275,7 +279,12 @@ class _Group:
     @property
     def lacks(self) -> bool:
         """Has a recording no replications?"""
-        return any((Variant(BASE), place) not in self.times for place in self._places)
+        return any((v, place) not in self.times for v in (Variant(BASE), *self.own) for place in self._places)
+
+    @property
+    def own(self) -> list[Variant]:
+        """The replications with noise of its own, where there are so many recordings that it shows."""
+        return [Variant(OWN)] if len(self.reals) >= OWN_FROM else []
 
     @property
     def lacks_changed(self) -> bool:
@@ -305,6 +314,8 @@ class _Group:
         """Make today's replications, and take what was made before where those are as kept; else say why not."""
         found = None if self.options.make and self.options.anew else read_table(self.table)
         why = [self._take_kept(found, place) for place in self._places]
+        if not self.options.make and self.lacks:
+            why.append(f"no replications with noise of their own are kept for {OWN_FROM} recordings; {HOW_TO_MAKE}")
         self.why_not = "" if self.options.make else next(filter(None, why), "")
         if self.why_not:
             self.times.clear()
@@ -400,12 +411,13 @@ class _Group:
             made = self.times.get((variant, place))
             return np.concatenate(made) if made else None
 
-        changed = {(v.name, v.factor): of(v) for v, at in self.times if at == place and v.name not in (BASE, STILL)}
+        others = (BASE, STILL, OWN)
+        changed = {(v.name, v.factor): of(v) for v, at in self.times if at == place and v.name not in others}
         real = self.reals[place]
         median_ms = real.manifest.results.get("watch_delay_ms", {}).get("median")
         return Repetition(
             recorded=recorded_marks(real.rows(), self.group.scenario.expect.phases, median_ms), changed=changed,
-            epoch_ns=_zero_ns(real.manifest), base=of(Variant(BASE)), still=of(Variant(STILL)),
+            epoch_ns=_zero_ns(real.manifest), base=of(Variant(BASE)), still=of(Variant(STILL)), own=of(Variant(OWN)),
             name=self.group.folders[place].name,
         )  # fmt: skip
 

@@ -48,6 +48,8 @@ PARTS: Final = ("contract", "engine", "models", "workload", "worlds", "adapters"
 """Rooms whose source a replication's times depend on."""
 BASE: Final = "base"
 STILL: Final = "still"
+OWN: Final = "own-noise"
+"""As BASE, with random streams that no other recording has: replications of BASE with one number share theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Variant:
 
     def of(self, scenario: Scenario) -> Changed:
         """The scenario of this variant. Raises InputError as parameters.change does."""
-        return Changed(scenario) if self.name in (BASE, STILL) else change(scenario, self.name, self.factor)
+        return Changed(scenario) if self.name in (BASE, STILL, OWN) else change(scenario, self.name, self.factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +177,20 @@ class Made:
         durations = still_durations(self.calibration) if still else drawn_durations(number, self.calibration)
         for name, factor in self.changed.durations.items():
             durations[name] = tuple(round(value * factor) for value in durations[name])
-        within = generator(batch.seed, number, "injection")
+        seed = own_seed(batch) if batch.variant.name == OWN else batch.seed
+        within = generator(seed, number, "injection")
         times = self.times.injected_within(lambda low, high: int(within.integers(low, high, endpoint=True)))
         return Replication(
             scenario=self.changed.scenario, base_dir=batch.scenario.parent, jobs=self.jobs, times=times,
-            seed=batch.seed, number=number, durations=durations, scaled=self.changed.rules,
+            seed=seed, number=number, durations=durations, scaled=self.changed.rules,
             still=still,
         )  # fmt: skip
+
+
+def own_seed(batch: Batch) -> int:
+    """A seed that goes by the recording (scenario, version, world, number), wherever it lies."""
+    own = "/".join((str(batch.seed), *batch.recording.parts[-4:]))
+    return int(hashlib.sha256(own.encode()).hexdigest()[:16], 16)
 
 
 def _prepare(batch: Batch) -> Made:

@@ -23,7 +23,19 @@ from slurmtwin.campaign.fault_judging import (
 )
 from slurmtwin.campaign.kept_replications import read_table, write_table
 from slurmtwin.campaign.parameters import change
-from slurmtwin.campaign.replications import Batch, Made, Replication, Variant, batches, design_text, prune, run_batch
+from slurmtwin.campaign.replications import (
+    BASE,
+    OWN,
+    Batch,
+    Made,
+    Replication,
+    Variant,
+    batches,
+    design_text,
+    own_seed,
+    prune,
+    run_batch,
+)
 from slurmtwin.contract.clock import HOUR, MS, SECOND
 from slurmtwin.contract.errors import ExitCode, InputError, UnsupportedError
 from slurmtwin.contract.events import Event, Kind
@@ -169,6 +181,42 @@ def test_the_judge_is_told_which_recorded_receipts_were_calm(folder: Path, monke
     monkeypatch.setattr(fault_judging, "judge_times", judge)
     judged(folder)
     assert seen == [False, True, True, False]
+
+
+def test_many_recordings_have_replications_with_noise_of_their_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From OWN_FROM on; replications of one number share their phase in all recordings, those none."""
+    kept = folder / "kept"
+    judged(folder, kept=kept)
+    found = read_table(kept / "case-26.05.npz")
+    assert found is not None
+    assert not [key for key in found.times if key.startswith(OWN)], "of four"
+    monkeypatch.setattr(fault_judging, "OWN_FROM", 4)
+    lacking = judged(folder, kept=kept, make=False)
+    assert "noise of their own" in reason(lacking)
+    made = judged(folder, kept=kept)
+    again = read_table(kept / "case-26.05.npz")
+    assert again is not None
+    assert all((again.times[key] == times).all() for key, times in found.times.items()), "the others stay"
+    spans = {key: np.diff(times[:, 0, :]) for key, times in again.times.items() if "|1.0|" in key}
+    common, own = ([spans[f"{name}|1.0|{place}"] for place in (1, 2)] for name in (BASE, OWN))
+    assert (common[0] == common[1]).all()
+    assert not (own[0] == own[1]).any()
+    assert not (own[0] == common[0]).any()
+    assert outcomes(judged(folder, kept=kept, make=False)) == outcomes(made)
+
+
+def test_noise_of_its_own_goes_by_the_recording_wherever_it_lies() -> None:
+    """Scenario, version, world and number; and by the seed that is asked for."""
+
+    def of(recording: str, seed: int = 0) -> int:
+        return own_seed(Batch(scenario=Path("s"), recording=Path(recording), version="", seed=seed, world=stand_in))
+
+    assert of("a/case/26.05/pods/1") == of("/b/c/case/26.05/pods/1")
+    others = [of("a/case/26.05/pods/1", 1)]
+    others += [of(f"a/{one}") for one in ("case/26.05/pods/2", "case/22.05/pods/1", "cases/26.05/pods/1")]
+    assert len({of("a/case/26.05/pods/1"), *others}) == 5
 
 
 def test_a_fresh_set_is_judged_by_its_own_recordings(folder: Path) -> None:
