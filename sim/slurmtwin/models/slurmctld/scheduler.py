@@ -292,13 +292,11 @@ class Scheduler:
             self._free_at_ns = ctld.env.now_ns + self._busy_ns
             return
         again = state is not None and state == self._seen
-        stamp_s, ctld.last_job_update_s = ctld.last_job_update_s, 0
+        stamps = ctld.job_stamps
         started = self._pass(full)
-        stamped = ctld.last_job_update_s > 0
-        ctld.last_job_update_s = ctld.last_job_update_s or stamp_s
         self._seen = state if state is not None and not started else None
         if self.queue.odd:  # what a refusal stamps shows when it comes again
-            self._quiet, self._quiet_stamps = (self._seen if again else None), stamped
+            self._quiet, self._quiet_stamps = (self._seen if again else None), ctld.job_stamps > stamps
             return
         self._quiet = self._seen
         self._quiet_stamps = len(self.queue) > 1 or any(

@@ -80,6 +80,8 @@ class Slurmctld:
         self.serving = False
         # Slurm's last_*_update stamps (time_t): the schedulers skip work when none has moved
         self._last_job_update_s = 0
+        self.job_stamps = 0
+        """How often last_job_update was set."""
         self._last_node_update_s = 0
         self._last_part_update_s = 0
         self._last_resv_update_s = 0
@@ -96,6 +98,7 @@ class Slurmctld:
     @last_job_update_s.setter
     def last_job_update_s(self, unix_s: int) -> None:
         self._last_job_update_s = unix_s
+        self.job_stamps += 1
         if self.on_update is not None:
             self.on_update()
 

@@ -91,6 +91,7 @@ def main_pass(core: Core, plan: Plan) -> None:
         if known and s[at.MAIN_QUIET] == queue and s[at.MAIN_QUIET_USAGE] == usage:
             if s[at.MAIN_QUIET_STAMPS]:
                 stamp_job(s)
+            s[at.FREE_AT] = s[at.NOW] + s[at.MIN_INTERVAL]
             return
     started = _pass(full, core, plan)
     s[at.MAIN_QUIET], s[at.MAIN_QUIET_USAGE] = (queue, usage) if known and not started else (-1, -1)
