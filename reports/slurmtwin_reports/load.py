@@ -119,7 +119,7 @@ def load_jobs(folder: Path) -> dict[int, dict[str, Any]]:
     jobs: dict[int, dict[str, Any]] = {}
     if not path.exists():
         return jobs
-    lines = (line for first, documents in _json_blocks(path) for line in enumerate(documents, first))
+    lines = (line for first, documents in json_blocks(path) for line in enumerate(documents, first))
     for number, document in lines:
         job_id = document.get("job_id")
         if not isinstance(job_id, int) or isinstance(job_id, bool):
@@ -156,7 +156,7 @@ def _read_lines(path: Path) -> Any:
 
     schema = arrow_schema()
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-    for number, documents in _json_blocks(path):
+    for number, documents in json_blocks(path):
         for name, values in columns.items():
             values += [document.get(name) for document in documents]
         if not set().union(*documents) <= _NAMES or any(None in columns[name][number - 1 :] for name in _REQUIRED):
@@ -184,7 +184,7 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _json_blocks(path: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def json_blocks(path: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """(number of the first line, objects of that and the next lines). Raises InputError where a line is not one."""
     opener: Any = gzip.open if path.suffix == ".gz" else open
     number = 0

@@ -7,8 +7,6 @@ repetition's span is read off the event table alone; a time is known to the sum 
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.contract.yaml_file import load_yaml, plain
 from slurmtwin_reports.faults.milestones import marks_of
 from slurmtwin_reports.history import Row
+from slurmtwin_reports.load import json_blocks
 
 TABLE: Final = Path("docs/kind-phases.md")
 SCENARIOS: Final = (Path("scenarios/faults"), Path("scenarios/operator"), Path("scenarios/clusters"))
@@ -45,14 +44,9 @@ class Span:
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """The rows of a run folder's events.jsonl.gz. Raises InputError when there is none."""
-    path = folder / "events.jsonl.gz"
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as stream:
-            documents = json.loads(f"[{','.join(stream)}]")  # line by line takes twice as long
-    except OSError as error:
-        raise InputError(f"{path}: {error}") from error
-    return [Row._make(map(row.get, Row._fields)) for row in documents]
+    """The rows of a run folder's events.jsonl.gz. Raises InputError when there is none, or one is broken."""
+    blocks = json_blocks(folder / "events.jsonl.gz")
+    return [Row._make(map(row.get, Row._fields)) for _, documents in blocks for row in documents]
 
 
 def span(rows: Sequence[Row], phase: Phase) -> Span:

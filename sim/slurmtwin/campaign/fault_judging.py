@@ -22,6 +22,7 @@ from slurmtwin.campaign.replications import (
     BASE,
     OWN,
     STILL,
+    UNCHANGED,
     Batch,
     Made,
     Variant,
@@ -314,7 +315,7 @@ class _Group:
         """Make today's replications, and take what was made before where those are as kept; else say why not."""
         found = None if self.options.make and self.options.anew else read_table(self.table)
         why = [self._take_kept(found, place) for place in self._places]
-        if not self.options.make and self.lacks:
+        if self.lacks:
             why.append(f"no replications with noise of their own are kept for {OWN_FROM} recordings; {HOW_TO_MAKE}")
         self.why_not = "" if self.options.make else next(filter(None, why), "")
         if self.why_not:
@@ -411,8 +412,7 @@ class _Group:
             made = self.times.get((variant, place))
             return np.concatenate(made) if made else None
 
-        others = (BASE, STILL, OWN)
-        changed = {(v.name, v.factor): of(v) for v, at in self.times if at == place and v.name not in others}
+        changed = {(v.name, v.factor): of(v) for v, at in self.times if at == place and v.name not in UNCHANGED}
         real = self.reals[place]
         median_ms = real.manifest.results.get("watch_delay_ms", {}).get("median")
         return Repetition(

@@ -50,6 +50,8 @@ BASE: Final = "base"
 STILL: Final = "still"
 OWN: Final = "own-noise"
 """As BASE, with random streams that no other recording has: replications of BASE with one number share theirs."""
+UNCHANGED: Final = (BASE, STILL, OWN)
+"""Variants of the scenario as it stands; the others are named after the parameter that is changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Variant:
 
     def of(self, scenario: Scenario) -> Changed:
         """The scenario of this variant. Raises InputError as parameters.change does."""
-        return Changed(scenario) if self.name in (BASE, STILL, OWN) else change(scenario, self.name, self.factor)
+        return Changed(scenario) if self.name in UNCHANGED else change(scenario, self.name, self.factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +192,7 @@ class Made:
 def own_seed(batch: Batch) -> int:
     """A seed that goes by the recording (scenario, version, world, number), wherever it lies."""
     own = "/".join((str(batch.seed), *batch.recording.parts[-4:]))
-    return int(hashlib.sha256(own.encode()).hexdigest()[:16], 16)
+    return int(sha256_text(own)[:16], 16)
 
 
 def _prepare(batch: Batch) -> Made:

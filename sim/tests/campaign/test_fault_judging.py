@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from collections.abc import Sequence
@@ -31,22 +30,17 @@ from slurmtwin.campaign.replications import (
     Replication,
     Variant,
     batches,
-    design_text,
-    own_seed,
     prune,
     run_batch,
 )
 from slurmtwin.contract.clock import HOUR, MS, SECOND
-from slurmtwin.contract.errors import ExitCode, InputError, UnsupportedError
+from slurmtwin.contract.errors import ExitCode, InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.pods import PodsSection
 from slurmtwin.contract.scenario import Scenario, SlurmSection, load_scenario
-from slurmtwin.engine import garbage
 from slurmtwin.engine.random_streams import generator
-from slurmtwin.worlds import twin
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE
-from slurmtwin.worlds.twin import not_modelled, run_scenario
 from slurmtwin_reports.faults.phase_verdict import PhaseVerdict
 from slurmtwin_reports.history import history_of
 from slurmtwin_reports.html import Section
@@ -205,18 +199,6 @@ def test_many_recordings_have_replications_with_noise_of_their_own(
     assert not (own[0] == own[1]).any()
     assert not (own[0] == common[0]).any()
     assert outcomes(judged(folder, kept=kept, make=False)) == outcomes(made)
-
-
-def test_noise_of_its_own_goes_by_the_recording_wherever_it_lies() -> None:
-    """Scenario, version, world and number; and by the seed that is asked for."""
-
-    def of(recording: str, seed: int = 0) -> int:
-        return own_seed(Batch(scenario=Path("s"), recording=Path(recording), version="", seed=seed, world=stand_in))
-
-    assert of("a/case/26.05/pods/1") == of("/b/c/case/26.05/pods/1")
-    others = [of("a/case/26.05/pods/1", 1)]
-    others += [of(f"a/{one}") for one in ("case/26.05/pods/2", "case/22.05/pods/1", "cases/26.05/pods/1")]
-    assert len({of("a/case/26.05/pods/1"), *others}) == 5
 
 
 def test_a_fresh_set_is_judged_by_its_own_recordings(folder: Path) -> None:
@@ -458,14 +440,6 @@ def test_a_kept_batch_depends_on_the_scenario(folder: Path, edit: tuple[str, str
     assert len(list(cache.iterdir())) == (1 if edit[0] == edit[1] else 2)
 
 
-def test_kept_replications_depend_on_the_operators_design() -> None:
-    """Two designs, two texts; without an operator there is none."""
-    one = Scenario.model_validate({"schema": "slurmtwin/scenario/1", "name": "a", "slurm": {}})
-    texts = [design_text(one.model_copy(update={"pods": PodsSection(operator=name)})) for name in ("slinky", "default")]
-    assert texts[0] != texts[1]
-    assert design_text(one) == design_text(one.model_copy(update={"pods": PodsSection()})) == ""
-
-
 def test_each_replication_injects_where_the_recording_may_have(folder: Path) -> None:
     """Within the error of the recorded stamp, all over it; another replication elsewhere, the same one there again."""
     error_ns, stamp_ns, seen = 40 * MS, 21 * SECOND, []
@@ -566,16 +540,6 @@ def test_durations_and_rules_are_scaled_outside_the_scenario(tmp_path: Path) -> 
     assert change(scenario, "rule:shutdown-wait", 0.5).rules == {"shutdown-wait": 0.5}
 
 
-def test_the_twin_itself_answers_a_replication() -> None:
-    """Two replications of a real recording have its milestones, and differ in nothing but their draws."""
-    group = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")])[0]
-    (batch,) = batches(group.path, group.folders[0], group.version, Variant(), 2)
-    times = run_batch(batch)
-    assert times.shape == (2, len(group.scenario.expect.phases), 2)
-    assert (times[0] != times[1]).any()
-    assert (run_batch(batch) == times).all()
-
-
 def test_the_twins_own_properties_are_judged_with_its_manifest(tmp_path: Path) -> None:
     """Its final state follows from its rows; nothing of the twin stays unknown for want of a manifest."""
     groups = find_fault_groups([Path("scenarios/faults/x62-slurmd-crash-supervised.yaml")])
@@ -583,24 +547,3 @@ def test_the_twins_own_properties_are_judged_with_its_manifest(tmp_path: Path) -
     found = {v.subject: v.outcome for v in section.verdicts if v.world == "twin"}
     assert found["final-state"] is Outcome.HOLDS
     assert set(found.values()) == {Outcome.HOLDS}
-
-
-@pytest.mark.parametrize("path", sorted(Path("scenarios/faults").glob("*.yaml")), ids=lambda path: path.stem)
-def test_what_the_twin_says_it_models_runs(path: Path) -> None:
-    """A check of all scenarios ends at none of them."""
-    scenario = load_scenario(path)
-    if not_modelled(scenario):
-        with pytest.raises(UnsupportedError):
-            run_scenario(scenario, path.parent)
-    else:
-        assert run_scenario(scenario, path.parent).event_count > 10
-
-
-def test_worlds_that_are_over_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker makes thousands of replications: what is left of them is bounded, not one world after the other."""
-    group = find_fault_groups([Path("scenarios/faults/x1-controller-crash.yaml")])[0]
-    gc.collect()
-    monkeypatch.setattr(garbage, "ROWS_LEFT", 800)
-    (batch,) = batches(group.path, group.folders[0], group.version, Variant(), 12)
-    run_batch(batch)
-    assert sum(isinstance(one, twin.TwinWorld) for one in gc.get_objects()) <= 4

@@ -109,7 +109,7 @@ def test_nothing_but_rows_of_passes_is_missing(seed: int, version: str, params: 
 
 
 def test_a_job_that_waits_for_a_week_costs_no_pass_a_minute() -> None:
-    """Two tasks of three CPUs on a node of four: no bitmap shortcut knows it, and nothing changes while it waits."""
+    """Twenty tasks on machines of four and of eight CPUs: no bitmap shortcut knows it, and nothing changes."""
     made = []
     for every in (False, True):
         c, _ = cluster("", "26.05", every)

@@ -266,7 +266,7 @@ class PendingQueue:
                 self.fresh[job.slurm_id] = records[0]
 
     def _is_timeless(self, record: QueueRecord) -> bool:
-        """No rule that asks for the time: --switches waits, victims are exempt for a while, machines power up."""
+        """No rule asks for the time: --switches waits, victims are exempt and jobs young for a while, nodes sleep."""
         conf = self._ctld.conf
         if not record.backfill_ok or isinstance(record.uniform, tuple):
             return record.backfill_ok
