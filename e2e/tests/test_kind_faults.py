@@ -285,6 +285,7 @@ QUIET = (
     "quiet-protected",
     "quiet-shrunk",
     "quiet-configured",
+    "quiet-grown",
     "quiet-silent",
 )
 """Runs without a prediction: durations are fitted to them."""

@@ -310,6 +310,7 @@ def run_rows(
     if deployed.operator is not None:
         rows += evidence.updated_node_rows(deployed.evidence, zero_ns)
     rows += evidence.slurmd_rows(deployed.evidence, zero_ns) + evidence.observer_rows(lines, zero_ns)
+    rows += evidence.grown_rows(deployed.evidence, zero_ns)
     rows += table.fault_rows(steps, documents, zero_ns) + table.clock_rows(offsets, 0)
     rows += [event._replace(t_ns=event.t_ns - zero_ns) for event in looked]
     rows = [row for row in rows if row.t_ns <= end_ns - zero_ns]

@@ -12,7 +12,7 @@ does so with pods that are deleted without grace, quiet-deleted with grace, alon
 those of machines that it drains; quiet-operated with an operator's, which it scales away and back, quiet-ended with
 those that it scales away one by one; quiet-slinky cordons an idle worker's machine, quiet-rested does so when
 slurm-operator has had no pass for 26 s, quiet-shrunk takes a busy worker from a node set and gives it back;
-quiet-configured changes an option of slurm.conf in place.
+quiet-configured changes an option of slurm.conf in place; jobs of quiet-grown take memory under a CPU limit.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
         for due, began in relists(rows):
             seen.add("relist", run, due, began)
         _read_loop(seen, run, history, rows)
+        _read_growth(seen, run, rows)
         if any("array_task" in row.details for row in rows if row.kind == "job.started"):
             _read_bursts(seen, run, rows)
         elif not any(row.kind == "fault.injected" for row in rows):
@@ -341,6 +342,15 @@ def _read_bursts(seen: Seen, run: int, rows: Sequence[Row]) -> None:
             spans = [(ran[_task(row)], bounds(row)) for row in burst]
             low, high = (sum(script[i] - row[1 - i] for script, row in spans) / len(burst) for i in (0, 1))
             seen.add("launch-among", run, (0.0, 0.0), (low / len(burst), high / len(burst)))
+
+
+def _read_growth(seen: Seen, run: int, rows: Iterable[Row]) -> None:
+    """CPU times that jobs tell which took memory and gave it back."""
+    for row in rows:
+        if row.kind == "script.grew":
+            for part in ("start", "step", "exit"):
+                known_ms = int(row.details[f"{part}_ns"]) / MS
+                seen.add(f"growth-{part}", run, (0.0, 0.0), (known_ms, known_ms))
 
 
 def _task(row: Row) -> tuple[int | None, object]:

@@ -33,6 +33,7 @@ QUIET: Final = (
     "quiet-protected",
     "quiet-shrunk",
     "quiet-configured",
+    "quiet-grown",
     "quiet-array",
 )
 """Scenarios that a batch's durations are measured on."""

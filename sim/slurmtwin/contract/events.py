@@ -43,6 +43,9 @@ class Kind(StrEnum):
     # the script on the nodes, whatever slurmctld believes: property checks compare the two
     SCRIPT_STARTED = "script.started"
     SCRIPT_ENDED = "script.ended"  # detail.exit_code, signal
+    # script.grew: a child of it took so much memory and ended (memory.hog with a size); value, unit byte; detail: CPU
+    # time until it began, start_ns, and for each 4 MiB that it took, step_ns, and gave back at its end, exit_ns
+    SCRIPT_GREW = "script.grew"
     # node: as slurmctld sees it
     NODE_REGISTERED = "node.registered"  # detail.state
     NODE_CREATED = "node.created"

@@ -57,6 +57,7 @@ DURATIONS: Final[dict[str, str]] = {
     "pre-stop": "the reference operator's preStop hook: two calls of scontrol in the container that ends",
     "growth-start": "CPU time of a job's Python until it begins to take memory",
     "growth-step": "CPU time of such a job to take 4 MiB",
+    "growth-exit": "CPU time of such a job to give 4 MiB back as it ends",
     "growth-wake": "such a job's sleep is over until it runs again",
     "volume-fill": "a job writes a MiB into a volume in memory, the kill at its end included",
     "rest-change": "an operator asks slurmrestd for a change of a node until slurmctld has made it",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.cluster_faults import BURST_NS
 from slurmtwin.contract.errors import InputError, UnsupportedError
+from slurmtwin.contract.quantity import quantity_bytes
 from slurmtwin.models.api_server.bursts import SLOWER_PERCENT, Bursts
 from slurmtwin.models.api_server.client import Client
 from slurmtwin.models.api_server.objects import Node, Pod, Taint
@@ -322,7 +323,7 @@ class ClusterFaults:
             return lambda: setattr(runtime, "cgroups", before)
         _, slurm_id = self._job_pod(fault.target)
         if verb == "hog":
-            self._pods.hog(slurm_id)
+            self._pods.hog(slurm_id, quantity_bytes(fault.size) if fault.size else 0)
         else:
             self._pods.fill(slurm_id, FILL_BYTES)
         return _nothing

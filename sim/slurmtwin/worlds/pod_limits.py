@@ -87,7 +87,7 @@ def growth(world: PodWorld) -> Growth:
     """How a job outgrows its pod."""
     return Growth(
         start=world.draw("growth-start"), work=world.draw("growth-step"), wake=world.draw("growth-wake"),
-        phase=_phase(world),
+        exit=world.draw("growth-exit"), tells_on_cpu=ON_CPU, phase=_phase(world),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.hostlist import expand
+from slurmtwin.contract.quantity import MIB
 from slurmtwin_e2e.collect.run_events import build_events, detail
 from slurmtwin_e2e.collect.slurmctld_log import stamp_ns
 from slurmtwin_e2e.collect.sources import Record
@@ -117,6 +118,17 @@ def slurmd_rows(evidence: Path, zero_ns: int) -> list[Event]:
                     t = stamp_ns(head.groups()[:6], head[7]) - zero_ns + MILLI // 2
                     out.append(Event(t, kind, "slurmd", None, path.parent.name, t_err_ns=LOG_ERROR_NS))
     return out
+
+
+def grown_rows(evidence: Path, zero_ns: int) -> list[Event]:
+    """What jobs tell that grew to a size (memory.hog) and ended, by their own clock of microseconds."""
+    return [
+        Event(
+            line["t"] - zero_ns, Kind.SCRIPT_GREW, "script", line["job"], line["node"], line["mib"] * MIB, "byte",
+            detail(start_ns=line["start_ns"], step_ns=line["step_ns"], exit_ns=line["exit_ns"]), t_err_ns=MILLI,
+        )
+        for line in read_lines(evidence / "scripts.jsonl") if line["what"] == "grown"
+    ]  # fmt: skip
 
 
 def _unix_ns(head: re.Match[str]) -> int:

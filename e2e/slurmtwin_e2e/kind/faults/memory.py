@@ -6,6 +6,7 @@ The job's own script does it on a signal (slurm_images/files/job), so the memory
 from __future__ import annotations
 
 from slurmtwin.contract.errors import InputError
+from slurmtwin.contract.quantity import MIB, quantity_bytes
 from slurmtwin_e2e.kind.collect.evidence import read_lines
 from slurmtwin_e2e.kind.faults.base import Fault, FaultError, PodPlace, Reach, until
 
@@ -31,7 +32,8 @@ def job_script(tools: Reach, target: str) -> tuple[PodPlace, int]:
 
 class JobMemory(Fault):
     """memory.hog: a child of the job grows until the kernel kills the largest process; memory.fill: the job fills
-    /scratch, whose pages belong to no process, so the kernel takes the largest one: slurmd.
+    /scratch, whose pages belong to no process, so the kernel takes the largest one: slurmd. A hog with a size grows so
+    far alone and ends, and the job notes what that took.
     """
 
     kinds = ("memory.hog", "memory.fill")
@@ -45,10 +47,20 @@ class JobMemory(Fault):
         )
         self.folder = control.text
         self.before = self._kills()
+        self.bound = self.tools.deployed.evidence / f"hog-{int(self.fault.target[4:])}"
+        self.grown = self._grown()
+        if self.fault.size:
+            self.bound.write_text(f"{quantity_bytes(self.fault.size) // MIB}\n", "ascii")
+        else:
+            self.bound.unlink(missing_ok=True)
 
     def _kills(self) -> str:
         command = f"cat {self.folder}/memory.oom_control {self.folder}/memory.events 2>/dev/null | grep -w oom_kill"
         return self.tools.shell(self.pod.node).run(command, check=False).text
+
+    def _grown(self) -> int:
+        lines = read_lines(self.tools.deployed.evidence / "scripts.jsonl")
+        return sum(line["what"] == "grown" and line["job"] == int(self.fault.target[4:]) for line in lines)
 
     def inject(self) -> None:
         """Signal the job's script."""
@@ -56,7 +68,11 @@ class JobMemory(Fault):
         self.tools.shell(self.pod.node).run(f"kill -{name} {self.pid}")
 
     def prove(self) -> str:
-        """The kernel counts a kill in the container, or the container is gone with all its processes."""
+        """The kernel counts a kill in the container, or the container is gone with all its processes; with a size: the
+        job noted that it grew so far.
+        """
+        if self.fault.size:
+            return until(lambda: f"grew by {self.fault.size}" if self._grown() > self.grown else "", "no growth", 60)
 
         def seen() -> str:
             now = self._kills()

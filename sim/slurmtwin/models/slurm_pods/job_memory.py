@@ -6,9 +6,10 @@ its exit code (137). Pages that a job writes into a memory-backed volume belong 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmtwin.contract.quantity import MIB
+from slurmtwin.engine.event_sink import detail_text
 from slurmtwin.models.kubelet.container_memory import Process
 from slurmtwin.models.kubelet.cpu_quota import CpuQuota
 from slurmtwin.models.kubelet.program import SIGKILL_CODE
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from slurmtwin.models.kubelet.program import Place
     from slurmtwin.models.slurm_pods.settings import DaemonPods
     from slurmtwin.models.slurmd.batch_job import BatchJob
+
+
+class Grown(NamedTuple):
+    """One growth: CPU time of Python's start, of a step and of giving it back, and when the process is gone."""
+
+    start_ns: int
+    step_ns: int
+    exit_ns: int
+    over_ns: int
+    """Since it began."""
 
 
 class JobMemory:
@@ -32,32 +43,42 @@ class JobMemory:
         self._place = place
         self._settings = settings
         self._call: Call | None = None
+        self._quota = CpuQuota(0, 0)
+        self._took = Grown(0, 0, 0, 0)
 
-    def hog(self) -> None:
-        """A child grows without end: until a limit, or the machine's memory, is met, in one go to that moment."""
+    def hog(self, size: int = 0) -> None:
+        """A child grows without end: until a limit, or the machine's memory, is met, in one go to that moment.
+
+        size: so many bytes, where these are free, and it ends.
+        """
         if self.child is not None:
             return
         self._fork(self._settings.grower_memory)
         free = max(0, self._limit() - self._place.cgroup.used)
-        if self._limit():
-            steps = free // self._settings.growth.step + 1
-            self._call = self._place.clock.call_in(
-                self._takes_ns(steps), self._grown, steps * self._settings.growth.step
-            )
+        step, clock = self._settings.growth.step, self._place.clock
+        if size and (size <= free or not self._limit()):
+            over_ns = self._takes(-(-size // step)).over_ns
+            self._call = clock.call_in(over_ns, self._grew, size)
+            self.work.busy(over_ns, self._tells_ns)
+        elif self._limit():
+            steps = free // step + 1
+            self._call = clock.call_in(self._takes(steps).over_ns, self._grown, steps * step)
 
     def _fork(self, memory: int) -> None:
         self.child = Process(self.script.owner, memory, self.script.score_adj)
         self._place.cgroup.processes.append(self.child)
 
-    def _takes_ns(self, steps: int) -> int:
-        """Python's start and so many steps with the sleeps between them, within the container's CPU limit."""
+    def _takes(self, steps: int) -> Grown:
+        """Python's start, so many steps with the sleeps between them, and its end, within the container's CPU limit."""
         growth = self._settings.growth
-        quota = CpuQuota(self._place.container.milli_cpu_limit, growth.phase())
-        work_ns, rests_ns = growth.work(), growth.pause_ns + growth.wake()
-        at_ns = quota.done_ns(0, growth.start() + work_ns)
+        self._quota = quota = CpuQuota(self._place.container.milli_cpu_limit, growth.phase())
+        start_ns, step_ns, exit_ns = growth.start(), growth.work(), growth.exit()
+        rests_ns = growth.pause_ns + growth.wake()
+        at_ns = quota.done_ns(0, start_ns + step_ns)
         for _ in range(steps - 1):
-            at_ns = quota.done_ns(at_ns + rests_ns, work_ns)
-        return at_ns
+            at_ns = quota.done_ns(at_ns + rests_ns, step_ns)
+        self._took = Grown(start_ns, step_ns, exit_ns, quota.done_ns(at_ns, steps * exit_ns))
+        return self._took
 
     def _limit(self) -> int:
         return self._place.cgroup.limit or self._settings.machine_memory
@@ -67,6 +88,17 @@ class JobMemory:
         if self.child is not None:
             self.child.memory = self._settings.grower_memory + size
             self._place.memory_changed()
+
+    def _grew(self, size: int) -> None:
+        self._call = None
+        self._child_leaves()
+        start_ns, step_ns, exit_ns, _ = self._took
+        self.work.grew(size, detail_text(start_ns=start_ns, step_ns=step_ns, exit_ns=exit_ns))
+
+    def _tells_ns(self, alone_ns: int) -> int:
+        """What slurmstepd takes to tell the end, of what the growth has left of the CPU."""
+        over_ns, work_ns = self._took.over_ns, round(alone_ns * self._settings.growth.tells_on_cpu)
+        return alone_ns - work_ns + self._quota.done_ns(over_ns, work_ns) - over_ns
 
     def fill(self, size: int) -> None:
         """The job writes so many bytes into the pod's memory-backed volume, at the speed of memory.
@@ -105,7 +137,7 @@ class JobMemory:
         self.stop()
         if process is self.child:
             self.child = None
-            self.work.end_with(SIGKILL_CODE)
+            self.work.end_with(SIGKILL_CODE, self._tells_ns)
         else:
             self.work.raise_signal(9)
 

@@ -163,11 +163,11 @@ class SlurmPrograms:
     def _batch_host(self, work: Work) -> SlurmdProgram | None:
         return self.slurmds.get(work.host_bit.bit_length() - 1)
 
-    def hog(self, slurm_id: int) -> None:
-        """A process of that job outgrows its container."""
+    def hog(self, slurm_id: int, size: int = 0) -> None:
+        """A process of that job outgrows its container, or takes so many bytes and ends."""
         for program in self.slurmds.values():
             if slurm_id in program.jobs:
-                program.jobs[slurm_id].hog()
+                program.jobs[slurm_id].hog(size)
 
     def fill(self, slurm_id: int, size: int) -> None:
         """That job fills the memory-backed volume of its pod."""

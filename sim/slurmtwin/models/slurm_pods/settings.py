@@ -31,8 +31,12 @@ class Growth:
     """CPU time of Python's start."""
     work: Draw = lambda: 3 * MS
     """CPU time of a step: the kernel clears its pages."""
+    exit: Draw = lambda: MS // 2
+    """CPU time for each step as the process ends: the kernel takes its pages back."""
     wake: Draw = lambda: MS
     """The way back to the CPU after a sleep."""
+    tells_on_cpu: float = 0.6
+    """The part of slurmstepd's word of an end that is CPU time."""
     phase: Draw = lambda: 0
     """Until the next period of the container's CPU quota."""
 

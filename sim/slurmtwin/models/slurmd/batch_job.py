@@ -272,14 +272,33 @@ class BatchJob:
         self._ended(detail_text(exit_code=0, signal=signal))
         self._call = self._side.env.call_in(self._notice_ns(), self._report)
 
-    def end_with(self, exit_code: int) -> None:
-        """The script ends before its time with that code: a command of it failed, or was killed."""
+    def grew(self, size: int, detail: str) -> None:
+        """A child of the script took so many bytes and ended."""
+        side = self._side
+        side.sink.emit(side.env.now_ns, Kind.SCRIPT_GREW, "slurmd", self.request.job_id, self._host, size, "byte", detail)
+
+    def busy(self, busy_ns: int, tells_ns: Callable[[int], int]) -> None:
+        """The script waits so long for a child of its own; if its time is over by then it ends behind that."""
+        if self._left_ns is not None and self._began_ns + self._left_ns < self._side.env.now_ns + busy_ns:
+            self._cancel()
+            self._call = self._side.env.call_in(busy_ns, self._behind, tells_ns)
+
+    def _behind(self, tells_ns: Callable[[int], int]) -> None:
+        self._call = None
+        self.end_with(self.request.exit_code, tells_ns)
+
+    def end_with(self, exit_code: int, tells_ns: Callable[[int], int] | None = None) -> None:
+        """The script ends before its time with that code: a command of it failed, or was killed.
+
+        tells_ns: what slurmstepd then takes to tell it, from what that takes elsewhere.
+        """
         if not self.live or not self.started:
             return
         self._cancel()
         self.exit_code = exit_code
         self._ended(detail_text(exit_code=exit_code))
-        self._call = self._side.env.call_in(self._notice_ns(), self._report)
+        notice_ns = self._notice_ns()
+        self._call = self._side.env.call_in(tells_ns(notice_ns) if tells_ns else notice_ns, self._report)
 
     def stop(self) -> None:
         """SIGSTOP to every process (suspend); a script on its way here begins and stops."""
