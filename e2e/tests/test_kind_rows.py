@@ -210,6 +210,18 @@ def test_what_the_observer_saw_lies_between_its_two_requests(stored: tuple[Path,
     assert {row.job_id for row in polled if row.kind is Kind.JOB_STATE} == {1}
 
 
+def test_a_job_that_grew_to_a_size_is_a_row_with_its_cpu_times(tmp_path: Path) -> None:
+    """As the job script of 30 November noted it; other notes of scripts are no such rows."""
+    note = {"job": 1, "t": 1_796_058_042_560_209_000, "node": "w-0"}
+    took = {"mib": 240, "start_ns": 21_180_462, "step_ns": 3_039_032, "exit_ns": 507_959}
+    lines = [note | {"what": "started"}, note | took | {"what": "grown"}, note | {"what": "ended", "code": 0}]
+    (tmp_path / "scripts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    [row] = evidence.grown_rows(tmp_path, 1_796_058_000 * SECOND)
+    assert (row.kind, row.job_id, row.node) == (Kind.SCRIPT_GREW, 1, "w-0")
+    assert (row.t_ns, row.value, row.unit) == (42_560_209_000, 240 << 20, "byte")
+    assert json.loads(row.detail or "") == {part: ns for part, ns in took.items() if part != "mib"}
+
+
 def test_a_line_cut_short_is_left_out(tmp_path: Path) -> None:
     """A reader never sees half of a line."""
     path = tmp_path / "observer.jsonl"

@@ -65,7 +65,7 @@ class ClusterFault(Strict):
         0, ge=0, description="process.signal of the operator: not at once, but after so many more actions of it (twin)"
     )
     grace: DurationNs | None = Field(None, description="pod.delete: grace period; 0s: forced")
-    size: str = Field("", description="disk.fill: how much, a Kubernetes quantity; memory.hog: so much, below its limit, and no more")
+    size: str = Field("", description="disk.fill, memory.hog: so much, a Kubernetes quantity; else to the limit")
     offset: DurationNs = Field(0, description="clock.jump: by how much; api_server.slow: added delay")
     taint: str = Field("", description="kube_node.taint: KEY=VALUE:EFFECT")
     lines: list[str] = Field(default_factory=list, description="config.change: lines put at the end of slurm.conf")

@@ -64,13 +64,14 @@ OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
         (1_795_980_480 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_29_1930.json")),
         (1_796_016_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30.json")),
         (1_796_031_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30_0940.json")),
+        (1_796_058_120 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30_1702.json")),
     ),
 }
 """Processor -> (unix ns, file) of the quiet runs on hosts that have it since that time, the last that matches; the
 files above are of AMD EPYC. A pod's container starts in half the time there, Slurm's daemons in three quarters
 (docs/fault-verdicts.md). Since 29 November 2026, 00:30 UTC, the host is another one, and since 08:15 one more, whose
-runs since 12:50, since 15:40, since 19:28 (until 30 November, 03:33) and since 05:30 that day have quiet runs of
-their own hours."""
+runs since 12:50, since 15:40, since 19:28 (until 30 November, 03:33), since 05:30, since 09:40 and since 17:02 that day
+have quiet runs of their own hours."""
 BATCH_FILES: Final = (
     POD_DURATIONS_FILE,
     *(path for _, path in EARLIER_BATCHES + LATER_BATCHES),
@@ -105,9 +106,9 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "hung-ping": (15.8, 0.3),
     "takeover-load": (11.4, 0.27),
     "pre-stop": (351.0, 0.22),
-    "growth-start": (13.5, 0.18),
-    "growth-step": (2.72, 0.12),
-    "growth-exit": (0.29, 0.21),
+    "growth-start": (12.9, 0.17),
+    "growth-step": (2.7, 0.14),
+    "growth-exit": (0.28, 0.235),
     "growth-wake": (1.3, 0.12),
     "volume-fill": (0.96, 0.2),
     "rest-change": (3.6, 0.4),
@@ -152,10 +153,10 @@ batches, 2.8 to 3.8 of the other in ten. clean-up is at those three hours near t
 that have quiet-deleted (25).
 dispatcher-wake and dispatch are those of the 22 submissions of x83's
 two scenarios before their fault, from the job's time to the request and from there to slurmctld, without one wake of 68
-ms and two requests whose connection was opened first (35 and 61 ms). growth-* are the same program outside of any
-cluster, on a host with background work of the lowest priority alone: 20 starts took 11 to 17 ms of CPU, five runs of 60
-steps 2.65 to 2.98 ms a step (a sixth 3.2), and woke 1.2 to 1.6 ms late; beside a cluster that was made ten runs took
-4.7 to 12 ms of CPU a step. operator-look-alone is the median of the sixteen batches before 28 November (12.6 to 21.0).
+ms and two requests whose connection was opened first (35 and 61 ms). growth-start, -step and -exit are those of the one
+hour that has quiet-grown (30 November, 17:02 UTC: its five runs before a fault, 20 jobs); until it was there they were 14 and
+2.8 ms, of the same program outside of any cluster, and its end took nothing. growth-wake is of five runs of that.
+operator-look-alone is the median of the sixteen batches before 28 November (12.6 to 21.0).
 volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
 the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
 once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event
@@ -230,6 +231,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon_2026_11_29_1930.json": {**_standby(73.2), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_30.json": {**_standby(74.0), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_30_0940.json": {**_standby(91.0), **_ON_XEON_29},
+    "pod_durations_xeon_2026_11_30_1702.json": {**_standby(81.9), **_ON_XEON_29},
     "pod_durations_xeon.json": {
         **_ON_XEON,
         **_BUSY_DOWN,

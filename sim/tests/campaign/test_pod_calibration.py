@@ -16,6 +16,7 @@ from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.manifest import Manifest
 from slurmtwin.contract.scenario import load_scenario
+from slurmtwin.worlds.pod_durations import UNSEEN_MS
 from slurmtwin_reports.history import history_of, rows_of_events
 from slurmtwin_reports.testing import write_run
 
@@ -479,6 +480,15 @@ def test_the_three_quiet_runs_of_operators_show_hooks_cordons_and_scale_ins() ->
         "cordon-told": (9, pytest.approx(20.6, rel=0.05)),
         "cordon-done": (9, pytest.approx(13.2, rel=0.12)),
     }
+
+
+def test_jobs_that_take_memory_tell_what_each_part_of_it_takes_of_the_cpu() -> None:
+    """quiet-grown: four jobs a run, by their own count; batches that lack it have these (pod_durations.py)."""
+    folder = Path(__file__).parents[3] / "scenarios" / "recordings" / "quiet-grown" / "26.05" / "pods"
+    found = measure([folder / number for number in "56789"])["durations"]
+    for name in ("growth-start", "growth-step", "growth-exit"):
+        assert (found[name]["runs"], found[name]["count"]) == (5, 20)
+        assert (found[name]["median_ms"], found[name]["sigma"]) == pytest.approx(UNSEEN_MS[name], rel=0.05)
 
 
 def test_a_relist_takes_what_the_pause_behind_it_is_longer_than_its_second() -> None:

@@ -102,7 +102,7 @@ def test_the_kernel_takes_the_job_s_process_of_a_guaranteed_pod(pods_rig: Any) -
 
 def test_a_cpu_limit_slows_a_job_that_grows(pods_rig: Any) -> None:
     """62 steps of 6 ms under 10 ms each 100 ms take 3.7 s; without a limit they would take 1.7."""
-    growth = Growth(start=lambda: 14 * MS, work=lambda: 6 * MS, wake=lambda: MS)
+    growth = Growth(start=lambda: 14 * MS, work=lambda: 6 * MS, exit=lambda: 0, wake=lambda: MS)
     rig = pods_rig([LONG], memory_mib=256, growth=growth)
     rig.at(30, lambda: rig.programs.hog(rig.slurm_id()))
     rig.run(60)

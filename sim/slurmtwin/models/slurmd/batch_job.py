@@ -275,7 +275,9 @@ class BatchJob:
     def grew(self, size: int, detail: str) -> None:
         """A child of the script took so many bytes and ended."""
         side = self._side
-        side.sink.emit(side.env.now_ns, Kind.SCRIPT_GREW, "slurmd", self.request.job_id, self._host, size, "byte", detail)
+        side.sink.emit(
+            side.env.now_ns, Kind.SCRIPT_GREW, "slurmd", self.request.job_id, self._host, size, "byte", detail
+        )
 
     def busy(self, busy_ns: int, tells_ns: Callable[[int], int]) -> None:
         """The script waits so long for a child of its own; if its time is over by then it ends behind that."""

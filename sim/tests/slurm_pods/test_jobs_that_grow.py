@@ -1,0 +1,85 @@
+"""What a job's growth in memory takes of its container's CPU: until the kernel kills it, or to a size (memory.hog)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slurmtwin.contract.clock import MS
+from slurmtwin.contract.events import Kind
+from slurmtwin.models.slurm_pods.settings import Growth
+
+MIB = 1 << 20
+LONG = {"id": 1, "submit": "1s", "run": "60s", "time": "10", "nodelist": "w-0"}
+
+
+def growth(**parts: Any) -> Growth:
+    """14 ms to begin, 3 for each step, and back at once; nothing to give it back unless told."""
+    usual = {"start": lambda: 14 * MS, "work": lambda: 3 * MS, "exit": lambda: 0, "wake": lambda: 0}
+    return Growth(**(usual | parts))
+
+
+def test_a_job_that_grows_to_a_size_gives_it_back_and_tells_what_it_took(pods_rig: Any) -> None:
+    """60 steps of 3.5 ms of CPU time under 100m: nobody dies, and nothing of it is left (quiet-grown)."""
+    rig = pods_rig([LONG], memory_mib=512, growth=growth(exit=lambda: MS // 2))
+    rig.at(30, lambda: rig.programs.hog(rig.slurm_id(), 240 * MIB))
+    used = {}
+    rig.at(29, lambda: used.update(before=rig.slurmd().place.cgroup.used))
+    rig.at(40, lambda: used.update(behind=rig.slurmd().place.cgroup.used))
+    rig.run(80)
+    assert len(rig.times(Kind.SCRIPT_GREW)) == 1
+    [grew] = [event for event in rig.sink.kept if event.kind is Kind.SCRIPT_GREW]
+    assert (grew.value, grew.unit, grew.job_id, grew.node) == (240 * MIB, "byte", 1, "w-0")
+    assert json.loads(grew.detail) == {"start_ns": 14 * MS, "step_ns": 3 * MS, "exit_ns": MS // 2}
+    assert grew.t_ns / 1e9 == pytest.approx(30 + (0.014 + 60 * 0.0035) * 10, abs=0.12)
+    assert used["before"] == used["behind"]
+    assert not rig.times(Kind.CONTAINER_ENDED, app="slurmd")
+    assert rig.times(Kind.SCRIPT_ENDED, job=1, exit_code=0)[0] > 60
+
+
+def test_a_size_beyond_the_limit_is_killed_like_growth_without_end(pods_rig: Any) -> None:
+    """The kernel knows no sizes."""
+    rig = pods_rig([LONG], memory_mib=256, growth=growth())
+    rig.at(30, lambda: rig.programs.hog(rig.slurm_id(), 300 * MIB))
+    rig.run(60)
+    assert len(rig.times(Kind.SCRIPT_ENDED, job=1, exit_code=137)) == 1
+    assert not rig.times(Kind.SCRIPT_GREW)
+
+
+def test_a_script_whose_time_is_over_meanwhile_ends_behind_its_child(pods_rig: Any) -> None:
+    """bash waits for the child of its trap (quiet-grown: within 1 ms behind it, in fourteen of fourteen jobs)."""
+    rig = pods_rig([{**LONG, "run": "30s"}], memory_mib=512, growth=growth())
+    rig.at(30.5, lambda: rig.programs.hog(rig.slurm_id(), 240 * MIB))
+    rig.run(60)
+    [grew] = rig.times(Kind.SCRIPT_GREW, job=1)
+    assert rig.times(Kind.SCRIPT_STARTED, job=1)[0] + 30 < grew
+    assert rig.times(Kind.SCRIPT_ENDED, job=1, exit_code=0) == [grew]
+
+
+@pytest.mark.parametrize(("memory_mib", "longer_s"), [(256, 0.6), (512, 1.25)])
+def test_a_process_that_is_killed_gives_its_memory_back_before_its_script_ends(
+    pods_rig: Any, memory_mib: int, longer_s: float
+) -> None:
+    """1 ms of CPU for each 4 MiB is a tenth of a second for ten of them under 100m, and goes by how far it grew."""
+    died = []
+    for exit_ns in (0, MS):
+        rig = pods_rig([LONG], memory_mib=memory_mib, growth=growth(exit=lambda exit_ns=exit_ns: exit_ns))
+        rig.at(30, lambda rig=rig: rig.programs.hog(rig.slurm_id()))
+        rig.run(60)
+        died += rig.times(Kind.SCRIPT_ENDED, job=1, exit_code=137)
+    assert died[1] - died[0] == pytest.approx(longer_s, abs=0.12)
+
+
+def test_slurmstepd_tells_the_end_of_what_the_growth_has_left_of_the_cpu(pods_rig: Any) -> None:
+    """At once where the period has CPU left, else in the next one: never in between, and both are seen."""
+    told_ms = []
+    for phase in range(0, 100, 5):
+        rig = pods_rig([LONG], memory_mib=256, growth=growth(phase=lambda phase=phase: phase * MS))
+        rig.at(30, lambda rig=rig: rig.programs.hog(rig.slurm_id()))
+        rig.run(60)
+        [ended], [told] = (rig.times(kind, job=1) for kind in (Kind.SCRIPT_ENDED, Kind.JOB_ENDED))
+        told_ms.append(round((told - ended) * 1000))
+    assert min(told_ms) < 10
+    assert 20 < max(told_ms) < 110
