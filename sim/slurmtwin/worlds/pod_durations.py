@@ -154,9 +154,9 @@ that have quiet-deleted (25).
 dispatcher-wake and dispatch are those of the 22 submissions of x83's
 two scenarios before their fault, from the job's time to the request and from there to slurmctld, without one wake of 68
 ms and two requests whose connection was opened first (35 and 61 ms). growth-start, -step and -exit are those of the one
-hour that has quiet-grown (30 November, 17:02 UTC: its five runs before a fault, 20 jobs); until it was there they were 14 and
-2.8 ms, of the same program outside of any cluster, and its end took nothing. growth-wake is of five runs of that.
-operator-look-alone is the median of the sixteen batches before 28 November (12.6 to 21.0).
+hour that has quiet-grown (30 November, 17:02 UTC: its five runs before a fault, 20 jobs). Until it was there they were
+14 and 2.8 ms, of the same program outside of any cluster, and its end took nothing. growth-wake is of five runs of
+that. operator-look-alone is the median of the sixteen batches before 28 November (12.6 to 21.0).
 volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
 the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
 once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event
