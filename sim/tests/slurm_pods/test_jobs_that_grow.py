@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurmtwin.contract.clock import MS
 from slurmtwin.contract.events import Kind
+from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.slurm_pods.settings import Growth
+from slurmtwin.worlds.pod_durations import still_durations
+from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
+QUIET_GROWN = Path(__file__).parents[3] / "scenarios" / "faults" / "quiet-grown.yaml"
 MIB = 1 << 20
 LONG = {"id": 1, "submit": "1s", "run": "60s", "time": "10", "nodelist": "w-0"}
 
@@ -83,3 +88,17 @@ def test_slurmstepd_tells_the_end_of_what_the_growth_has_left_of_the_cpu(pods_ri
         told_ms.append(round((told - ended) * 1000))
     assert min(told_ms) < 10
     assert 20 < max(told_ms) < 110
+
+
+def test_quiet_grown_in_the_twin_tells_the_laws_that_it_was_played_with() -> None:
+    """Each of its four jobs grows by what the scenario says, and no more, within its pod's CPU limit."""
+    laws = {"growth-start": (13 * MS,), "growth-step": (3 * MS,), "growth-exit": (MS // 2,)}
+    options = TwinOptions(keep=True, durations={**still_durations(), **laws}, still=True)
+    rows = run_scenario(load_scenario(QUIET_GROWN), QUIET_GROWN.parent, options).kept or []
+    grew = [row for row in rows if row.kind is Kind.SCRIPT_GREW]
+    begun = [row.t_ns for row in rows if row.kind is Kind.FAULT_INJECTED]
+    assert [row.value for row in grew] == [240 * MIB] * 4
+    for row, begun_ns in zip(grew, begun, strict=True):
+        assert json.loads(row.detail or "") == {"start_ns": 13 * MS, "step_ns": 3 * MS, "exit_ns": MS // 2}
+        assert (row.t_ns - begun_ns) / 1e9 == pytest.approx((0.013 + 60 * 0.0035) * 10, abs=0.15)
+    assert not [row for row in rows if row.kind is Kind.CONTAINER_ENDED]
