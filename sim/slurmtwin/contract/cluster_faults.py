@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from slurmtwin.contract.clock import MS
+from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.fields import DurationNs, Strict
+from slurmtwin.contract.quantity import MIB, quantity_bytes
 
 ClusterFaultKind = Literal[
     "process.signal",
@@ -43,6 +45,8 @@ ClusterFaultKind = Literal[
 
 BURST_NS: Final = 100 * MS
 """api_server.slow lets the server run so long between two pauses."""
+LEAST_GROWTH: Final = 4 * MIB
+"""A step of memory.hog (e2e/slurm_images/files/job)."""
 WAITING: Final = frozenset({"memory.group_kill"})
 """Kinds that change nothing by themselves: a watcher is set up, and acts on another fault's OOM kill."""
 
@@ -69,3 +73,17 @@ class ClusterFault(Strict):
     offset: DurationNs = Field(0, description="clock.jump: by how much; api_server.slow: added delay")
     taint: str = Field("", description="kube_node.taint: KEY=VALUE:EFFECT")
     lines: list[str] = Field(default_factory=list, description="config.change: lines put at the end of slurm.conf")
+
+    @model_validator(mode="after")
+    def _grows_by_steps(self) -> ClusterFault:
+        """A job's memory grows by 4 MiB a step; what memory.fill writes is the volume's size."""
+        if self.size and self.kind == "memory.fill":
+            raise ValueError("memory.fill fills its volume: it has no size")
+        if self.size and self.kind == "memory.hog":
+            try:
+                size = quantity_bytes(self.size)
+            except InputError as error:
+                raise ValueError(str(error)) from error
+            if size < LEAST_GROWTH:
+                raise ValueError(f"memory.hog grows by 4Mi a step: size {self.size} is less")
+        return self

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slurmtwin.contract.clock import MS
+from slurmtwin.contract.errors import InputError
 from slurmtwin.contract.events import Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.slurm_pods.settings import Growth
@@ -102,3 +103,25 @@ def test_quiet_grown_in_the_twin_tells_the_laws_that_it_was_played_with() -> Non
         assert json.loads(row.detail or "") == {"start_ns": 13 * MS, "step_ns": 3 * MS, "exit_ns": MS // 2}
         assert (row.t_ns - begun_ns) / 1e9 == pytest.approx((0.013 + 60 * 0.0035) * 10, abs=0.15)
     assert not [row for row in rows if row.kind is Kind.CONTAINER_ENDED]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "said"),
+    [
+        ("memory.hog", "3Mi", "grows by 4Mi a step: size 3Mi is less"),
+        ("memory.hog", "much", "not a Kubernetes quantity: 'much'"),
+        ("memory.fill", "64Mi", "memory.fill fills its volume: it has no size"),
+    ],
+)
+def test_a_size_that_no_job_can_take_is_refused_where_it_stands(
+    tmp_path: Path, kind: str, size: str, said: str
+) -> None:
+    """Less than a step would be growth without end to the job's script."""
+    text = QUIET_GROWN.read_text()
+    asked = "{at: 26s, kind: memory.hog, target: 'job:1', size: 240Mi}"
+    assert asked in text
+    file = tmp_path / "grows.yaml"
+    file.write_text(text.replace(asked, asked.replace("memory.hog", kind).replace("240Mi", size)))
+    with pytest.raises(InputError, match=said) as refused:
+        load_scenario(file)
+    assert str(refused.value.where) == f"{file}:{text[: text.index(asked)].count(chr(10)) + 1}"
