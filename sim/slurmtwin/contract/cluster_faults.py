@@ -45,8 +45,8 @@ ClusterFaultKind = Literal[
 
 BURST_NS: Final = 100 * MS
 """api_server.slow lets the server run so long between two pauses."""
-LEAST_GROWTH: Final = 4 * MIB
-"""A step of memory.hog (e2e/slurm_images/files/job)."""
+GROWTH_STEP: Final = 4 * MIB
+"""A job of memory.hog takes so much at a time (e2e/slurm_images/files/job)."""
 WAITING: Final = frozenset({"memory.group_kill"})
 """Kinds that change nothing by themselves: a watcher is set up, and acts on another fault's OOM kill."""
 
@@ -84,6 +84,6 @@ class ClusterFault(Strict):
                 size = quantity_bytes(self.size)
             except InputError as error:
                 raise ValueError(str(error)) from error
-            if size < LEAST_GROWTH:
+            if size < GROWTH_STEP:
                 raise ValueError(f"memory.hog grows by 4Mi a step: size {self.size} is less")
         return self

@@ -87,8 +87,10 @@ def test_slurmstepd_tells_the_end_of_what_the_growth_has_left_of_the_cpu(pods_ri
         rig.run(60)
         [ended], [told] = (rig.times(kind, job=1) for kind in (Kind.SCRIPT_ENDED, Kind.JOB_ENDED))
         told_ms.append(round((told - ended) * 1000))
-    assert min(told_ms) < 10
-    assert 20 < max(told_ms) < 110
+    late_ms = [ms for ms in told_ms if ms >= 10]
+    assert 0 < len(late_ms) < len(told_ms)
+    assert min(late_ms) > 20
+    assert max(late_ms) < 110
 
 
 def test_quiet_grown_in_the_twin_tells_the_laws_that_it_was_played_with() -> None:

@@ -57,18 +57,18 @@ class JobMemory:
         free = max(0, self._limit() - self._place.cgroup.used)
         step, clock = self._settings.growth.step, self._place.clock
         if size and (size <= free or not self._limit()):
-            over_ns = self._takes(-(-size // step)).over_ns
+            over_ns = self._takes_ns(-(-size // step))
             self._call = clock.call_in(over_ns, self._grew, size)
             self.work.busy(over_ns, self._tells_ns)
         elif self._limit():
             steps = free // step + 1
-            self._call = clock.call_in(self._takes(steps).over_ns, self._grown, steps * step)
+            self._call = clock.call_in(self._takes_ns(steps), self._grown, steps * step)
 
     def _fork(self, memory: int) -> None:
         self.child = Process(self.script.owner, memory, self.script.score_adj)
         self._place.cgroup.processes.append(self.child)
 
-    def _takes(self, steps: int) -> Grown:
+    def _takes_ns(self, steps: int) -> int:
         """Python's start, so many steps with the sleeps between them, and its end, within the container's CPU limit."""
         growth = self._settings.growth
         self._quota = quota = CpuQuota(self._place.container.milli_cpu_limit, growth.phase())
@@ -78,7 +78,7 @@ class JobMemory:
         for _ in range(steps - 1):
             at_ns = quota.done_ns(at_ns + rests_ns, step_ns)
         self._took = Grown(start_ns, step_ns, exit_ns, quota.done_ns(at_ns, steps * exit_ns))
-        return self._took
+        return self._took.over_ns
 
     def _limit(self) -> int:
         return self._place.cgroup.limit or self._settings.machine_memory

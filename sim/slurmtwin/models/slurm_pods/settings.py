@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slurmtwin.contract.clock import MS, SECOND, US
+from slurmtwin.contract.cluster_faults import GROWTH_STEP
 from slurmtwin.contract.quantity import KIB, MIB
 
 Draw = Callable[[], int]
@@ -25,7 +26,7 @@ class Growth:
     sleeps, again and again. One draw of each for all steps of a run.
     """
 
-    step: int = 4 * MIB
+    step: int = GROWTH_STEP
     pause_ns: int = 20 * MS
     start: Draw = lambda: 14 * MS
     """CPU time of Python's start."""
