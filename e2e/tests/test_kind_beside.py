@@ -54,6 +54,22 @@ def test_nobody_waits_for_one_that_left() -> None:
     assert not member.is_alive()
 
 
+def test_two_that_fail_in_one_thread_are_two() -> None:
+    """A pool gives a run that failed at once its thread back: the next one's may be the same."""
+    together = Beside(4)
+
+    def bad() -> None:
+        together.wait("up")
+        together.leave()
+
+    together.leave()
+    together.leave()
+    members = [started(bad), started(lambda: together.wait("up"))]
+    for member in members:
+        member.join(LIMIT_S)
+        assert not member.is_alive()
+
+
 def test_one_alone_never_waits() -> None:
     """A single run passes every point."""
     alone = Beside(1)

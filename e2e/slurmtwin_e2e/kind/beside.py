@@ -26,7 +26,7 @@ class Beside:
     def __init__(self, members: int) -> None:
         self.members = members
         self._came: defaultdict[str, set[int]] = defaultdict(set)
-        self._left: set[int] = set()
+        self._left = 0
         self._change = threading.Condition()
         self._faults_ns: list[int] = []
 
@@ -35,7 +35,7 @@ class Beside:
         with self._change:
             self._came[point].add(threading.get_ident())
             self._change.notify_all()
-            self._change.wait_for(lambda: len(self._came[point] | self._left) >= self.members)
+            self._change.wait_for(lambda: len(self._came[point]) + self._left >= self.members)
 
     def zero_ns(self, earliest_ns: int, faults_ns: Sequence[int]) -> int:
         """Time zero of a run, in unix ns: not before earliest_ns, and with its faults, which come so long after it,
@@ -49,7 +49,9 @@ class Beside:
             return zero_ns
 
     def leave(self) -> None:
-        """The calling member comes to no further point: nobody waits for it."""
+        """The calling member comes to no further point: nobody waits for it. Its thread may be the next one's."""
         with self._change:
-            self._left.add(threading.get_ident())
+            for came in self._came.values():
+                came.discard(threading.get_ident())
+            self._left += 1
             self._change.notify_all()
