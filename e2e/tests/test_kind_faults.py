@@ -93,6 +93,17 @@ def test_a_pod_that_is_deleted_again_is_looked_up_when_its_successor_runs() -> N
     assert looked_up_ns(soon, 1) == 30 * SECOND, "never behind its own time"
 
 
+def test_a_job_that_outgrows_its_pod_again_is_looked_up_when_it_has_read_the_size_before() -> None:
+    """Else the first growth would be of the second one's size, as a job reads it from one file when it is signalled."""
+    sizes = (("26s", "64Mi"), ("31s", "128Mi"))
+    first, again = (fault(kind="memory.hog", at=at, target="job:1", size=size) for at, size in sizes)
+    other = fault(kind="memory.hog", at="32s", target="job:2")
+    faults = [(0, first, first.at), (1, again, again.at), (2, other, other.at)]
+    assert [looked_up_ns(faults, number) // SECOND for number in range(3)] == [11, 27, 17]
+    soon = [(0, first, 26 * SECOND), (1, again, 26 * SECOND + SECOND // 2)]
+    assert looked_up_ns(soon, 1) == 26 * SECOND + SECOND // 2, "never behind its own time"
+
+
 def test_a_repetition_before_the_first_is_refused() -> None:
     """They count from 1."""
     with pytest.raises(InputError, match="repetition 0"):

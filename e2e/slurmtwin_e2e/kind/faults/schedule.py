@@ -62,7 +62,8 @@ def looked_up_ns(faults: Sequence[tuple[int, Planned, int]], number: int) -> int
     """When fault `number` is looked up: PREPARE_NS before its time, and never while an API server is to be away.
 
     A step of an operator puts back what it found, so it is looked up behind the end of another one of its target. A pod
-    that another deletion replaces is looked up when the new one runs.
+    that another deletion replaces is looked up when the new one runs, and a job that outgrows its pod again when it has
+    read how far it was to grow before.
     """
     own, at = next((fault, at) for place, fault, at in faults if place == number)
     looked = at - PREPARE_NS
@@ -72,6 +73,8 @@ def looked_up_ns(faults: Sequence[tuple[int, Planned, int]], number: int) -> int
             looked = min(at, end + ENDED_NS)
         if own.kind == fault.kind == "pod.delete" and fault.target == own.target and begin < at:
             looked = max(looked, min(at, begin + REPLACED_NS))
+        if own.kind == fault.kind == "memory.hog" and fault.target == own.target and begin < at:
+            looked = max(looked, min(at, begin + ENDED_NS))
         if place != number and fault.kind.startswith("api_server.") and begin - ASIDE_NS < looked < begin + fault.lasts:
             looked = begin - ASIDE_NS
     return looked
