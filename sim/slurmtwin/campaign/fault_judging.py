@@ -69,6 +69,10 @@ MADE_ANEW: Final = 7
 where others may be made."""
 MADE_AT_LEAST: Final = 6
 """A plain check makes so many replications of a scenario: one of each recording, or two where it has fewer."""
+MADE_AT_MOST: Final = 24
+"""Of more recordings a plain check makes replications of so many, evenly among them. What is kept of the others is
+known by its hash; another twin shows in those that are made.
+"""
 
 
 def picked(made_for: str, count: int) -> list[int]:
@@ -85,6 +89,12 @@ def made_anew(made_for: str, count: int, recordings: int, make: bool) -> list[in
     if make:
         return [0, *others[:MADE_ANEW]]
     return others[: 1 if recordings >= MADE_AT_LEAST else 2]
+
+
+def spread(recordings: int, make: bool) -> list[int]:
+    """Places of the recordings of which replications are made anew."""
+    count = recordings if make else min(recordings, MADE_AT_MOST)
+    return [at * recordings // count for at in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +258,15 @@ class _Group:
         self.reals: list[History] = [load_run(folder) for folder in group.folders]
         self.times: dict[tuple[Variant, int], list[Times]] = {}
         self.verdicts: list[PhaseVerdict] = []
-        self.twins: list[tuple[Manifest | None, Sequence[Event]]] = []
-        self._asked: list[tuple[Batch, Made]] = []
-        """Of each recording, what its replications are made of."""
+        self.twins: dict[int, tuple[Manifest | None, Sequence[Event]]] = {}
+        """Place of a recording -> the first replication of it that was made anew."""
+        self._asked: dict[int, tuple[Batch, Made]] = {}
+        """Place of a recording of which replications are made anew -> what those are made of."""
         self._laws: dict[int, tuple[str, ...]] = {}
         """Of recordings whose replications were kept, the durations that were there when they were made."""
         self.why_not, self.judgeable = self._why_not()
         self.recent = [place for place in self._places if _zero_ns(self.reals[place].manifest) >= options.since_ns]
-        """Places of the recordings that its phases are judged by."""
+        """Places of the recordings that its phases are judged by; a twin of the first of them is shown."""
 
     @property
     def compared(self) -> bool:
@@ -325,12 +336,13 @@ class _Group:
         """Make some replications of one recording, and take what is kept of it; "" or why not."""
         made_for, why = self._kept_for(found, place)
         if found is None or why:
-            self._play(place, [0])
+            if place in self._asked:
+                self._play(place, [0])
             return why
         name = self.group.folders[place].name
         base = found.times[BASE_KEY.format(name)]
         numbers = made_anew(made_for, len(base), len(self.reals), self.options.make)
-        if self._play(place, numbers) != base[numbers].tolist():
+        if place in self._asked and self._play(place, numbers) != base[numbers].tolist():
             return f"today's twin makes other replications than those kept; {HOW_TO_MAKE} renews them"
         self._laws[place] = found.laws.get(name, ())
         for key, times in found.times.items():
@@ -357,8 +369,7 @@ class _Group:
         out: list[list[Any]] = []
         for number in numbers:
             played = run_one(batch, made, number)
-            if not out:
-                self.twins.append(played)
+            self.twins.setdefault(place, played)
             out.append(self._times(played[1]))
         return out
 
@@ -436,49 +447,51 @@ class _Group:
         return out
 
     def begin(self) -> None:
-        """Make a replication of each recording, whose rows are shown and whose properties judged, and read the kept
-        ones.
-        """
+        """Make replications of recordings, whose properties are judged and one of which is shown, and read the kept."""
         group, options = self.group, self.options
-        for folder, real in zip(group.folders, self.reals, strict=True):
+        for place in sorted({*spread(len(self.reals), options.make), *self.recent[:1]}):
             (batch,) = batches(
-                group.path, folder, group.version, Variant(BASE), 1, seed=options.seed, world=options.world
-            )
-            self._asked.append((batch, prepared(batch, group.scenario, real)))
+                group.path, group.folders[place], group.version, Variant(BASE), 1,
+                seed=options.seed, world=options.world,
+            )  # fmt: skip
+            self._asked[place] = batch, prepared(batch, group.scenario, self.reals[place])
         self._read_kept()
 
     def section(self) -> Section:
         """The section of a report, without the rows."""
         from slurmtwin_reports.checks import run_checks
         from slurmtwin_reports.faults.case import FaultCase, case_run
-        from slurmtwin_reports.history import history_of
         from slurmtwin_reports.html import Section, without_runs
         from slurmtwin_reports.judge import merge_repetitions
 
         scenario, version = self.group.scenario, self.group.version
         names = scenario.expect.properties or None
-        twins = [
-            history_of(manifest or _twin_manifest(real.manifest), events, real.jobs, real.facts)
-            for real, (manifest, events) in zip(self.reals, self.twins, strict=bool(self.twins))
-        ]
+        twins = {place: self._twin(place) for place in self.twins}
         verdicts: list[Verdict] = [v.row(scenario.name, version) for v in self.verdicts] if self.compared else []
-        for runs in (twins, self.reals):
+        for runs in (list(twins.values()), self.reals):
             if runs:
                 verdicts += merge_repetitions([run_checks(run, names) for run in runs])
         verdicts += self._stale()
         if self.why_not and self.judgeable:
             verdicts.append(_uncompared(scenario.name, version, self.why_not))
         phases = scenario.expect.phases
-        twins = [twins[self.recent[0]]] if twins else []
+        first = [twins[self.recent[0]]] if twins else []
         reals = [self.reals[place] for place in self.recent]
-        shown = [case_run(twin, phases, "twin") for twin in twins]
+        shown = [case_run(twin, phases, "twin") for twin in first]
         shown += [case_run(real, phases, f"real {place + 1}") for place, real in zip(self.recent, reals, strict=True)]
         case = FaultCase(phases, shown, self.verdicts if self.compared else [], self.why_not)
         section = Section(
             scenario.name, version, scenario.title, [replace(v, version=version) for v in verdicts],
-            runs=[*twins, *reals], fault=case,
+            runs=[*first, *reals], fault=case,
         )  # fmt: skip
         return without_runs(section, self.options.drawn, self.options.sections)
+
+    def _twin(self, place: int) -> History:
+        """The first replication of this recording that was made anew, with what the recording's cluster was."""
+        from slurmtwin_reports.history import history_of
+
+        real, (manifest, events) = self.reals[place], self.twins[place]
+        return history_of(manifest or _twin_manifest(real.manifest), events, real.jobs, real.facts)
 
     def _stale(self) -> list[Verdict]:
         from slurmtwin_reports.verdict import broken

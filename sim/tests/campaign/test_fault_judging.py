@@ -201,7 +201,7 @@ def test_many_recordings_have_replications_with_noise_of_their_own(
     assert outcomes(judged(folder, kept=kept, make=False)) == outcomes(made)
 
 
-def test_a_fresh_set_is_judged_by_its_own_recordings(folder: Path) -> None:
+def test_a_fresh_set_is_judged_by_its_own_recordings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four recordings two are fresh: too few, and a group without any is left out."""
     for place in (3, 4):
         path = folder / "recordings" / "case" / "26.05" / "pods" / str(place) / "manifest.json"
@@ -214,6 +214,11 @@ def test_a_fresh_set_is_judged_by_its_own_recordings(folder: Path) -> None:
     assert len(section.fault.verdicts[0].intervals) == 2
     assert section.fault.verdicts[0].recordings == ("3", "4")
     assert not find_fault_groups([folder / "case.yaml"], folder / "recordings", 5 * HOUR)
+    judged(folder, kept=folder / "kept")
+    monkeypatch.setattr(fault_judging, "MADE_AT_MOST", 2)
+    section = judged(folder, kept=folder / "kept", make=False, since_ns=4 * HOUR)
+    assert section.fault is not None
+    assert [run.name for run in section.fault.runs] == ["twin", "real 4"], "its twin is made, whatever others are"
 
 
 def test_a_twin_that_is_wrong_differs(folder: Path) -> None:
@@ -390,6 +395,34 @@ def test_a_plain_check_makes_one_replication_of_each_recording_and_two_of_few(
     times[fault_judging.BASE_KEY.format(names[-1])][picked[names[-1]][-1]] += SECOND
     write_table(table, replace(found, times=times))
     assert "today's twin" in reason(judged(folder, kept=kept, make=False))
+
+
+def test_a_plain_check_makes_replications_of_some_of_many_recordings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evenly among them; of the others it takes what is kept, which is known by what it was made for."""
+    for number in (5, 6):
+        record(folder, number, 47.0)
+    kept = folder / "kept"
+    made = judged(folder, kept=kept)
+    (table,) = kept.iterdir()
+    found = read_table(table)
+    assert found is not None
+    monkeypatch.setattr(fault_judging, "MADE_AT_MOST", 4)
+    assert fault_judging.spread(6, make=False) == [0, 1, 3, 4]
+    assert fault_judging.spread(6, make=True) == [0, 1, 2, 3, 4, 5]
+    later = {
+        name: {key: times + SECOND * key.endswith(f"|{name}") for key, times in found.times.items()}
+        for name in found.made_for
+    }
+    for name, times in later.items():
+        write_table(table, replace(found, times=times))
+        unseen = outcomes(judged(folder, kept=kept, make=False)) != {}
+        assert unseen == (name in ("3", "6"))
+    write_table(table, replace(found, made_for=found.made_for | {"3": "0" * 64}))
+    assert "another scenario, recording or calibration" in reason(judged(folder, kept=kept, make=False))
+    write_table(table, found)
+    assert outcomes(judged(folder, kept=kept, make=False)) == outcomes(made)
 
 
 def test_a_law_that_came_later_leaves_the_replications_that_do_not_draw_it(
