@@ -65,13 +65,14 @@ OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
         (1_796_016_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30.json")),
         (1_796_031_600 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30_0940.json")),
         (1_796_058_120 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30_1702.json")),
+        (1_796_070_120 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30_2022.json")),
     ),
 }
 """Processor -> (unix ns, file) of the quiet runs on hosts that have it since that time, the last that matches; the
 files above are of AMD EPYC. A pod's container starts in half the time there, Slurm's daemons in three quarters
 (docs/fault-verdicts.md). Since 29 November 2026, 00:30 UTC, the host is another one, and since 08:15 one more, whose
-runs since 12:50, since 15:40, since 19:28 (until 30 November, 03:33), since 05:30, since 09:40 and since 17:02 that day
-have quiet runs of their own hours."""
+runs since 12:50, since 15:40, since 19:28 (until 30 November, 03:33), since 05:30, since 09:40, since 17:02 and since
+20:22 that day have quiet runs of their own hours."""
 BATCH_FILES: Final = (
     POD_DURATIONS_FILE,
     *(path for _, path in EARLIER_BATCHES + LATER_BATCHES),
@@ -232,6 +233,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon_2026_11_30.json": {**_standby(74.0), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_30_0940.json": {**_standby(91.0), **_ON_XEON_29},
     "pod_durations_xeon_2026_11_30_1702.json": {**_standby(81.9), **_ON_XEON_29},
+    "pod_durations_xeon_2026_11_30_2022.json": {**_standby(72.1), **_ON_XEON_29},
     "pod_durations_xeon.json": {
         **_ON_XEON,
         **_BUSY_DOWN,
@@ -317,7 +319,7 @@ idle cluster, as runs have it) and 20.7 and 20.4 (22.05, in turns with those). B
 that of the 16 submissions before the faults of its eight runs of x83-cluster-lost. The one of 08:15 UTC that day has
 the other's supervised restarts and node-down; nothing recorded on it draws them but node-down."""
 SHARES: Final[Mapping[str, tuple[int, int]]] = {
-    "stepd.lingers": (6, 800),
+    "stepd.lingers": (15, 1440),
     "slurmctld.orders_first": (8, 32),
     "standby.stalls": (8, 131),
     "script.waits": (34, 122),
@@ -328,7 +330,7 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
 """What happens now and then -> (how often it did, of how many times).
 
 stepd.lingers: ends of runs that shared their node and were told by MESSAGE_EPILOG_COMPLETE, as passes behind them came
-at once, not at a look of slurmctld's loop (quiet-array, 26.05, five runs of 160 tasks: 2, 3, 0, 0 and 1).
+at once, not at a look of slurmctld's loop (quiet-array, 26.05, nine runs of 160 tasks: 2, 3, 0, 1, 1, 0, 3, 5 and 0).
 slurmctld.orders_first: the order to end a missing job goes to the address of the pod that is gone. Of the first four
 busy pods of eight runs of quiet-replaced eight had no further start of their job within 41 s, where the others had one
 after 10 to 29; such a job stays COMPLETING until the order is sent again, a minute later.
