@@ -21,6 +21,7 @@ SECRET = re.compile(
 )
 
 
+@pytest.mark.once
 def test_no_recording_holds_a_secret() -> None:
     """Tokens, private keys and passwords are searched for in every file of every run on a cluster."""
     searched, found = 0, []

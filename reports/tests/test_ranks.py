@@ -52,6 +52,7 @@ def test_the_size_is_five_percent_at_most(law: Draw, count: int) -> None:
         assert rejected / 400 >= 0.05 - 3 * (0.05 * 0.95 / 400) ** 0.5
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("shared", "low", "high"), [(True, 0.1, 0.25), (False, 0.017, 0.083)], ids=["one", "own"])
 def test_replications_that_share_their_noise_reject_too_often(shared: bool, low: float, high: float) -> None:
     """120 recordings held against the same 200 draws: what those miss of the law adds up, as if 120 had found it.

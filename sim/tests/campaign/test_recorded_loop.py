@@ -33,6 +33,7 @@ from slurmtwin_reports.load import LOG_ERROR_NS, load_run, load_table
 if TYPE_CHECKING:
     from slurmtwin_reports.history import Row
 
+pytestmark = pytest.mark.once
 RECORDINGS = Path(__file__).parents[3] / "scenarios" / "recordings"
 LATE_COUNTED_NS = {False: 1_795_940_100 * SECOND, True: 1_795_971_600 * SECOND}
 """Loaded or not -> late ticks were counted in the runs until 29 November 2026, 08:15 UTC, or 17:00."""

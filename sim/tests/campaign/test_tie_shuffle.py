@@ -14,6 +14,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Event
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
+pytestmark = pytest.mark.once
 FAULTS = Path("scenarios/faults")
 FEW = 12
 """Three repetitions of each still reject: p can be as small as 13 ** -3."""

@@ -26,6 +26,7 @@ from slurmtwin_reports.load import load_run
 if TYPE_CHECKING:
     from slurmtwin_reports.history import Row
 
+pytestmark = pytest.mark.once
 RECORDINGS = Path(__file__).parents[3] / "scenarios" / "recordings"
 
 
