@@ -51,7 +51,5 @@ class Beside:
     def leave(self) -> None:
         """The calling member comes to no further point: nobody waits for it. Its thread may be the next one's."""
         with self._change:
-            for came in self._came.values():
-                came.discard(threading.get_ident())
             self._left += 1
             self._change.notify_all()
