@@ -20,7 +20,7 @@ from slurmtwin.campaign.fault_judging import (
     find_fault_groups,
     judge_faults,
 )
-from slurmtwin.campaign.kept_replications import read_table, write_table
+from slurmtwin.campaign.kept_replications import Table, read_table, write_table
 from slurmtwin.campaign.parameters import change
 from slurmtwin.campaign.replications import (
     BASE,
@@ -367,18 +367,24 @@ def test_a_change_that_few_replications_show_is_found_where_others_may_be_made(f
     assert table.read_bytes() == before
 
 
+def kept_of(folder: Path, recordings: int) -> tuple[Section, Path, Table]:
+    """So many recordings, judged; what is kept of their replications, and the file that it is in."""
+    for number in range(5, recordings + 1):
+        record(folder, number, 47.0)
+    made = judged(folder, kept=folder / "kept")
+    (table,) = (folder / "kept").iterdir()
+    found = read_table(table)
+    assert found is not None
+    return made, table, found
+
+
 @pytest.mark.parametrize(("recordings", "of_each"), [(4, 2), (5, 2), (6, 1), (8, 1)])
 def test_a_plain_check_makes_one_replication_of_each_recording_and_two_of_few(
     folder: Path, monkeypatch: pytest.MonkeyPatch, recordings: int, of_each: int
 ) -> None:
     """By its hash each its own: the first replication is the same draw for all of them."""
-    for number in range(5, recordings + 1):
-        record(folder, number, 47.0)
     kept = folder / "kept"
-    made = judged(folder, kept=kept)
-    (table,) = kept.iterdir()
-    found = read_table(table)
-    assert found is not None
+    made, table, found = kept_of(folder, recordings)
     played: list[tuple[str, int]] = []
     run_one = replications.run_one
 
@@ -401,13 +407,8 @@ def test_a_plain_check_makes_replications_of_some_of_many_recordings(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evenly among them; of the others it takes what is kept, which is known by what it was made for."""
-    for number in (5, 6):
-        record(folder, number, 47.0)
     kept = folder / "kept"
-    made = judged(folder, kept=kept)
-    (table,) = kept.iterdir()
-    found = read_table(table)
-    assert found is not None
+    made, table, found = kept_of(folder, 6)
     monkeypatch.setattr(fault_judging, "MADE_AT_MOST", 4)
     assert fault_judging.spread(6, make=False) == [0, 1, 3, 4]
     assert fault_judging.spread(6, make=True) == [0, 1, 2, 3, 4, 5]
