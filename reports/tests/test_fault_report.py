@@ -275,7 +275,6 @@ def recorded_cases() -> list[Section]:
     return out
 
 
-@pytest.mark.once
 def test_all_recordings_fit_one_file(tmp_path: Path) -> None:
     """Well under 5 MB with every figure in it, and equal input gives equal bytes.
 

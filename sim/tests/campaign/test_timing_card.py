@@ -54,7 +54,6 @@ def test_the_page_says_what_is_kept_and_recorded(card: Card, told: list[Line]) -
     assert page(card, told, grades) == (ROOT / timing_card.PAGE).read_text(encoding="utf-8")
 
 
-@pytest.mark.once
 def test_the_kept_spans_are_those_of_todays_twin(card: Card, kept: dict[str, CellTimes]) -> None:
     """The first replication of every cell and recording, made anew, is the kept one; nothing asked for has changed.
 

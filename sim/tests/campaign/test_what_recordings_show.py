@@ -215,14 +215,19 @@ def test_a_pod_that_comes_back_at_once_and_alone_may_find_its_lists_refused() ->
 
 
 def test_ends_of_tasks_that_share_a_node_bring_a_pass_at_once_now_and_then() -> None:
-    """docs/surprises.md and SHARES: passes of quiet-array that are none of a look, which comes with the second."""
-    at_once, ended = 0, 0
-    for path, rows in runs("quiet-array/26.05/pods/*"):
-        epoch_ns = read_manifest(path).parameters["epoch_ns"]
-        passes_ns = [(row.t_ns + epoch_ns) % SECOND for row in rows if row.kind == "sched.main_pass"]
-        at_once += sum(behind_ns > 30 * MS for behind_ns in passes_ns)
-        ended += sum(row.kind == "job.ended" for row in rows)
-    assert (at_once, ended) == SHARES["stepd.lingers"]
+    """docs/surprises.md and SHARES: passes of quiet-array that are none of a look, which comes with the second. x87 has
+    as many, by which nothing is calibrated.
+    """
+    counted = {}
+    for name in ("quiet-array", "x87-array-memory"):
+        at_once, ended = 0, 0
+        for path, rows in runs(f"{name}/26.05/pods/*"):
+            epoch_ns = read_manifest(path).parameters["epoch_ns"]
+            passes_ns = [(row.t_ns + epoch_ns) % SECOND for row in rows if row.kind == "sched.main_pass"]
+            at_once += sum(behind_ns > 30 * MS for behind_ns in passes_ns)
+            ended += sum(row.kind == "job.ended" for row in rows)
+        counted[name] = at_once, ended
+    assert counted == {"quiet-array": SHARES["stepd.lingers"], "x87-array-memory": (22, 2100)}
 
 
 def beside_laws_ms(name: str, app: str) -> list[float]:

@@ -26,8 +26,9 @@ PREPARE_NS: Final = 15 * SECOND
 """Look-ups begin so long before the planned time."""
 ASIDE_NS: Final = 8 * SECOND
 """So long before an API server goes the look-ups of what comes meanwhile begin."""
-REPLACED_NS: Final = 6 * SECOND
-"""So long behind the planned deletion of a pod the next one of its name runs."""
+AGAIN_NS: Final = {"pod.delete": 6 * SECOND, "memory.hog": SECOND}
+"""Kind -> so long behind its planned time the next of its target can be looked up: the next pod of that name runs, the
+job has read how far it was to grow."""
 ENDED_NS: Final = SECOND
 """So long behind the planned end of a step its object is as it was."""
 CLASSES: Final = (
@@ -71,10 +72,8 @@ def looked_up_ns(faults: Sequence[tuple[int, Planned, int]], number: int) -> int
         end = begin + fault.lasts
         if place != number and isinstance(fault, OperatorStep) and fault.target == own.target and looked < end < at:
             looked = min(at, end + ENDED_NS)
-        if own.kind == fault.kind == "pod.delete" and fault.target == own.target and begin < at:
-            looked = max(looked, min(at, begin + REPLACED_NS))
-        if own.kind == fault.kind == "memory.hog" and fault.target == own.target and begin < at:
-            looked = max(looked, min(at, begin + ENDED_NS))
+        if own.kind == fault.kind in AGAIN_NS and fault.target == own.target and begin < at:
+            looked = max(looked, min(at, begin + AGAIN_NS[fault.kind]))
         if place != number and fault.kind.startswith("api_server.") and begin - ASIDE_NS < looked < begin + fault.lasts:
             looked = begin - ASIDE_NS
     return looked
