@@ -189,6 +189,18 @@ def test_an_effect_that_does_not_show_fails_the_run(monkeypatch: pytest.MonkeyPa
     assert Recorded.steps.count("clear") == 1
 
 
+def test_a_fault_that_breaks_by_a_mistake_of_ours_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ends its thread is told: a run whose fault's end nobody saw would be recorded as good."""
+
+    def prove(_: Recorded) -> str:
+        raise AttributeError("no such thing")
+
+    monkeypatch.setattr(Recorded, "prove", prove)
+    one = run_fault(monkeypatch, proven=True)
+    assert one.failed
+    assert (one.steps[-1].what, one.steps[-1].text) == ("failed", "AttributeError: no such thing")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -23,6 +23,7 @@ from slurmtwin_e2e.kind.deploy import Deployed
 from slurmtwin_e2e.kind.faults import operator as steps
 from slurmtwin_e2e.kind.faults.base import FaultError, Reach
 from slurmtwin_e2e.kind.faults.operator import OperatorChange, before, holds
+from slurmtwin_e2e.kind.faults.schedule import FaultRunner
 from slurmtwin_e2e.kind.faults.services import NO_IMAGE, ImagePull
 from slurmtwin_e2e.kind.manifests.objects import Place
 from slurmtwin_e2e.operators.form import load_operator
@@ -113,6 +114,19 @@ def test_scale_patches_the_replicas_and_takes_them_back() -> None:
     assert server.asked[-1] == ("PATCH", NODESETS, {"spec": {"replicas": 1}})
     assert one.prove().startswith("w has generation")
     one.clear()
+    assert server.objects[NODESETS]["spec"]["replicas"] == 2
+
+
+def test_a_step_that_lasts_is_run_to_its_end() -> None:
+    """Injected, proven and cleared at its time, as any fault is; it sends no signals by itself."""
+    server = Server()
+    step = OperatorStep(kind="operator.scale", target="workers", count=1, at="0s", lasts="1ms")
+    run = FaultRunner(reach(server), [(0, step, 0)], 0, lambda _: None)
+    run.start()
+    run.join(10)
+    assert [(one.what, one.text) for one in run.steps] == [
+        ("injected", ""), ("proven", "w has generation 1"), ("cleared", ""),
+    ]  # fmt: skip
     assert server.objects[NODESETS]["spec"]["replicas"] == 2
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -144,12 +144,12 @@ class Fault(ABC):
     """
 
     kinds: ClassVar[tuple[str, ...]]
+    signals: Sequence[tuple[str, int]] = ()
+    """Those that it sent by itself while it lasted, and when (unix ns); known once it is cleared."""
 
     def __init__(self, fault: ClusterFault, tools: Reach) -> None:
         self.fault = fault
         self.tools = tools
-        self.signals: list[tuple[str, int]] = []
-        """Those that it sent by itself while it lasted, and when (unix ns); known once it is cleared."""
 
     @property
     def kind(self) -> str:

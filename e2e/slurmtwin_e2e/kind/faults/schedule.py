@@ -153,9 +153,10 @@ class FaultRunner:
                 done = None
                 self._act(number, clear_at, "cleared", one.clear, one)
                 self._signalled(number, one)
-        except SlurmtwinError as error:
+        except Exception as error:  # nobody sees a thread end: whatever ended it, the run fails
             self.failed = True
-            self._note(Step(number, "failed", planned, time.time_ns(), time.time_ns(), str(error)))
+            text = str(error) if isinstance(error, SlurmtwinError) else f"{type(error).__name__}: {error}"
+            self._note(Step(number, "failed", planned, time.time_ns(), time.time_ns(), text))
         finally:
             if done is not None:
                 self._undo.append(done)
