@@ -107,13 +107,17 @@ class FaultRunner:
             threading.Thread(target=self._run, args=(number, fault, at, looked_up_ns(faults, number)), daemon=True)
             for number, fault, at in faults
         ]
-        self.failed = False
         self._undo: list[Fault] = []
 
     def start(self) -> None:
         """Begin to wait for the planned times."""
         for thread in self._threads:
             thread.start()
+
+    @property
+    def failed(self) -> bool:
+        """Did any fault not end as it should?"""
+        return any(step.what == "failed" for step in self.steps)
 
     @property
     def alive(self) -> bool:
@@ -154,7 +158,6 @@ class FaultRunner:
                 self._act(number, clear_at, "cleared", one.clear, one)
                 self._signalled(number, one)
         except Exception as error:  # nobody sees a thread end: whatever ended it, the run fails
-            self.failed = True
             text = str(error) if isinstance(error, SlurmtwinError) else f"{type(error).__name__}: {error}"
             self._note(Step(number, "failed", planned, time.time_ns(), time.time_ns(), text))
         finally:
