@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from slurmtwin.contract.clock import MS, SECOND
+from slurmtwin.models.api_server.client import Takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,8 @@ class Carrying:
     back_off_ns: int = 5 * MS
     back_off_most_ns: int = 1000 * SECOND
     latency: Callable[[], int] | None = None
+    takes: Mapping[tuple[str, type], Takes] = field(default_factory=dict)
+    """Of requests that take something else than latency (api_server/client.py)."""
     sidecars: tuple[str, ...] = ()
     """Restartable init containers of each of its pods (KubernetesSettings)."""
     env: dict[str, str] = field(default_factory=dict)

@@ -161,7 +161,7 @@ class _Process:
         carrying = operator._carrying
         self._carrying = carrying
         self.clock = DaemonClock(operator.env)
-        self.client = Client(operator._server, self.clock, carrying.latency)
+        self.client = Client(operator._server, self.clock, carrying.latency, takes=carrying.takes)
         self.clients = (self.client,)
         self._port = operator._make_port(self.clock)
         self.sets: Informer[Custom] = Informer(self.client, Custom, self._set_changed)

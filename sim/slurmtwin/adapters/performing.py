@@ -47,8 +47,11 @@ class Performer:
     _woken: Callable[[str], None]
     """A node set wants a pass."""
 
-    def act(self, item: Custom, actions: list[a.Action], finished: Finished) -> None:
-        """One behind the other; finished(False) where one failed and the design ends its pass there."""
+    def act(
+        self, item: Custom, actions: list[a.Action], finished: Finished, behind: a.Action | None = None
+    ) -> None:  # fmt: skip
+        """One behind the other; finished(False) where one failed and the design ends its pass there. behind: the one
+        that was last."""
         if not actions:
             finished(True)
             return
@@ -62,11 +65,11 @@ class Performer:
             if error and not skipped and self._switches.failed_action == "stop":
                 finished(False)
             else:
-                self.act(item, actions, finished)
+                self.act(item, actions, finished, action)
 
         guard = getattr(action, "only_if", None)
         if guard is None:
-            self._perform(item, action, done)
+            self._perform(item, action, done, behind)
         else:
             self._guarded(guard, item, action, done)
 
@@ -93,7 +96,7 @@ class Performer:
 
         self._port.look(guard.node, looked)
 
-    def _perform(self, item: Custom, action: a.Action, done: Done) -> None:
+    def _perform(self, item: Custom, action: a.Action, done: Done, behind: a.Action | None = None) -> None:
         """One action; done("") or its error."""
         if self._carrying.marks_pods and isinstance(action, (a.DrainNode, a.ResumeNode)):
             self._woken(item.meta.key)
@@ -105,16 +108,14 @@ class Performer:
             self._port.comment(action.node, action.comment, done)
         elif isinstance(action, a.DeleteSlurmNode):
             self._port.delete(action.node, done)
+        elif isinstance(action, a.CreatePod):
+            self._make(item, action, _answer(done), isinstance(behind, a.CreatePod))
         else:
             self._ask_kube(item, action, _answer(done))
 
     def _ask_kube(self, item: Custom, action: a.Action, done: Callable[[Any], None]) -> None:
         client, space = self._client, item.meta.namespace
-        if isinstance(action, a.CreatePod):
-            how = self._carrying
-            pod = pod_of(action.manifest, how.env, how.readiness_factor, how.pre_stop(), how.sidecars)
-            client.call(f"create Pod {pod.meta.key}", lambda: self._create(item, pod, action.at_most), done)
-        elif isinstance(action, a.DeleteObject):
+        if isinstance(action, a.DeleteObject):
             kind = {"Pod": Pod, "PodDisruptionBudget": DisruptionBudget, "Service": Service}.get(action.kind, Pod)
             client.delete(kind, f"{space}/{action.name}", uid=action.uid, done=done)
         elif isinstance(action, a.LabelPod):
@@ -132,6 +133,13 @@ class Performer:
             self._apply(item, action, done)
         else:
             done(ApiError(f"{action.do}: not carried here"))
+
+    def _make(self, item: Custom, action: a.CreatePod, done: Callable[[Any], None], behind: bool) -> None:
+        """A pod; behind: another one was made right before."""
+        how = self._carrying
+        pod = pod_of(action.manifest, how.env, how.readiness_factor, how.pre_stop(), how.sidecars)
+        takes = how.takes.get(("create", Pod)) if behind else None
+        self._client.call(f"create Pod {pod.meta.key}", lambda: self._create(item, pod, action.at_most), done, takes)
 
     def _create(self, item: Custom, pod: Pod, at_most: int) -> Pod:
         """At the server: no more pods of the set than the core counted with."""

@@ -19,6 +19,8 @@ STORED_NS: Final = sum(REQUEST_NS) // 4
 """A pass's memory is at the API server half a request behind its decision."""
 WATCHED_NS: Final = 2 * MS
 """Two changes that one watch brings are as far apart as they happened, to so much."""
+CREATED_NS: Final = 150 * MS
+"""A next pass's first pod is there later: behind a gather, a look, a memory and its own request."""
 PASS_NS: Final = 400 * MS
 """A pass that a change of its node set brings has stored its memory by then."""
 CORDONS: Final = ("NodeCordon", "ScalingDown")
@@ -47,6 +49,20 @@ def pod_patches(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     """Of each pod that the operator marks right behind another one, in the same pass: the answers to both."""
     for before, row in _neighbours(rows, GATHER_NS):
         if _does(before, "label-pod") and _does(row, "label-pod"):
+            yield bounds(before), bounds(row)
+
+
+def pod_deletions(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each pod that the reference operator deletes right behind another one, in the same pass: both answers."""
+    for before, row in _neighbours(rows, GATHER_NS):
+        if _deletes_pod(before) and _deletes_pod(row):
+            yield bounds(before), bounds(row)
+
+
+def pod_creations(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each pod that it makes right behind another one, likewise."""
+    for before, row in _neighbours(rows, CREATED_NS):
+        if _does(before, "create-pod") and _does(row, "create-pod"):
             yield bounds(before), bounds(row)
 
 
@@ -215,6 +231,10 @@ def _neighbours(rows: Sequence[Row], within_ns: int, *kinds: str) -> Iterator[tu
 
 def _does(row: Row, action: str) -> bool:
     return row.kind == "action.issued" and row.details.get("do") == action
+
+
+def _deletes_pod(row: Row) -> bool:
+    return _does(row, "delete") and row.details.get("object") == "Pod"
 
 
 def _is_set(row: Row) -> bool:

@@ -35,6 +35,8 @@ from slurmtwin.campaign.operator_spans import (
     node_changes,
     operator_events,
     operator_looks,
+    pod_creations,
+    pod_deletions,
     pod_patches,
     reconfigured,
 )
@@ -50,7 +52,7 @@ from slurmtwin.campaign.pod_spans import (
     restarts,
     stops,
 )
-from slurmtwin.campaign.recorded_passes import lone_looks, read_passes
+from slurmtwin.campaign.recorded_passes import Pass, lone_looks, read_passes, stored_memories
 from slurmtwin.campaign.recorded_starts import rounds_between
 from slurmtwin.campaign.recordings import recorded_scenario
 from slurmtwin.contract.clock import MS, SECOND
@@ -135,7 +137,7 @@ def measure(folders: Sequence[Path], under_operators: Sequence[Path] = ()) -> di
             raise InputError("not a quiet run: a fault was injected", Where(str(folder)))
         elif under_operator(folder):
             _read_mounts(seen, run, rows)
-            _read_passes(seen, run, folder, rows)
+            _read_passes(seen, run, rows, read_passes(folder, manifests[folder].parameters["epoch_ns"]))
             if manifests[folder].software["operator"].get("name") == LIMITED:
                 for began, served in limited_starts(rows):
                     seen.add("slurmd-limited", run, began, served)
@@ -269,6 +271,8 @@ def _read_mounts(seen: Seen, run: int, rows: Sequence[Row]) -> None:
 _PASSES: Final = {
     "rest-change": node_changes,
     "pod-patch": pod_patches,
+    "pod-delete": pod_deletions,
+    "pod-create": pod_creations,
     "operator-look": operator_looks,
     "operator-event": operator_events,
     "cordon-told": cordons_told,
@@ -279,13 +283,15 @@ _PASSES: Final = {
 }
 
 
-def _read_passes(seen: Seen, run: int, folder: Path, rows: Sequence[Row]) -> None:
+def _read_passes(seen: Seen, run: int, rows: Sequence[Row], passes: Sequence[Pass]) -> None:
     """What operators' passes take, as node sets are scaled and machines cordoned."""
     for name, spans in _PASSES.items():
         for began, ended in spans(rows):
             seen.add(name, run, began, ended)
-    for due, decided in lone_looks(read_passes(folder, 0)):
+    for due, decided in lone_looks(passes):
         seen.add("operator-look-alone", run, due, decided)
+    for decided, stored in stored_memories(passes, rows):
+        seen.add("set-stored", run, decided, stored)
 
 
 def _read_back(seen: Seen, run: int, rows: Sequence[Row], back: Restart, name: str) -> None:

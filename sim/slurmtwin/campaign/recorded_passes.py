@@ -14,11 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmtwin.campaign.pod_spans import Interval
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError, Where
+from slurmtwin.worlds.pod_faults import WATCH_NS
+
+if TYPE_CHECKING:
+    from slurmtwin_reports.history import Row
 
 PASSES_FILE: Final = "plans.jsonl.gz"
 TOGETHER_NS: Final = 10 * MS
@@ -49,6 +53,8 @@ class Pass:
     """So long behind its end the next one is due."""
     writes: bool = True
     """It remembered, did or told something, so its end lies behind its decision."""
+    remembers: bool = False
+    """It stored a memory, before it did anything."""
 
 
 def read_passes(folder: Path, epoch_ns: int) -> list[Pass]:
@@ -69,9 +75,10 @@ def _pass(document: dict[str, Any], epoch_ns: int, told: dict[str, Any]) -> Pass
     slurm, plan, kind = document["observed"].get("slurm") or {}, document["plan"], str(document["kind"])
     began_ns = int(slurm["at_ns"]) - epoch_ns if slurm.get("answer") == "fresh" else None
     tells = [plan["status"], plan["conditions"], plan["reasons"]]
-    writes = bool(plan["actions"]) or plan["memory"] != document["memory"] or tells != told.get(kind)
+    remembers = plan["memory"] != document["memory"]
+    writes = bool(plan["actions"]) or remembers or tells != told.get(kind)
     told[kind] = tells
-    return Pass(kind, began_ns, int(str(document["now_ns"])) - epoch_ns, int(plan["requeue_ns"]), writes)
+    return Pass(kind, began_ns, int(str(document["now_ns"])) - epoch_ns, int(plan["requeue_ns"]), writes, remembers)
 
 
 def lone_looks(passes: Iterable[Pass]) -> Iterator[tuple[Interval, Interval]]:
@@ -85,6 +92,23 @@ def lone_looks(passes: Iterable[Pass]) -> Iterator[tuple[Interval, Interval]]:
         due_ns = last.decided_ns + last.again_ns
         if not last.writes and one.began_ns is not None and 0 < one.decided_ns - due_ns < LOOK_NS:
             yield (due_ns / MS, due_ns / MS), (one.decided_ns / MS, one.decided_ns / MS)
+
+
+def stored_memories(passes: Iterable[Pass], rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
+    """Of each pass of the NodeSet that stores a memory, in a run that scales it: its decision, and when the API server
+    had that, in ms, by the receipt of a watch. Times of passes and rows as one epoch has them.
+    """
+    from slurmtwin_reports.history import fault_of
+
+    if not any(row.kind == "fault.injected" and fault_of(row).get("kind") == "operator.scale" for row in rows):
+        return  # one that changes slurm.conf stores three, beside passes of the Cluster
+    told = [row.t_ns for row in rows if row.kind == "object.changed" and row.details.get("resource") == KINDS[1]]
+    for one in passes:
+        if one.kind == KINDS[1] and one.remembers:
+            heard_ns = next((at_ns for at_ns in told if at_ns > one.decided_ns), one.decided_ns + LOOK_NS)
+            if heard_ns - one.decided_ns < LOOK_NS:
+                at_ms = one.decided_ns / MS
+                yield (at_ms, at_ms), ((heard_ns - WATCH_NS[1]) / MS, (heard_ns - WATCH_NS[0]) / MS)
 
 
 def last_poll_ns(passes: Iterable[Pass], before_ns: int, lives_on: bool = False) -> int | None:

@@ -107,7 +107,6 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "standby-stall": (6.0, 0.8),
     "hung-ping": (15.8, 0.3),
     "takeover-load": (11.4, 0.27),
-    "pre-stop": (351.0, 0.22),
     "growth-start": (12.9, 0.17),
     "growth-step": (2.7, 0.14),
     "growth-exit": (0.28, 0.235),
@@ -115,6 +114,9 @@ UNSEEN_MS: Final[Mapping[str, tuple[float, float]]] = {
     "volume-fill": (0.96, 0.2),
     "rest-change": (3.6, 0.4),
     "pod-patch": (15.3, 0.45),
+    "pod-delete": (30.5, 0.41),
+    "pod-create": (45.2, 0.5),
+    "set-stored": (6.1, 0.56),
     "operator-look": (35.0, 0.35),
     "operator-look-alone": (16.5, 0.21),
     "operator-event": (4.5, 0.5),
@@ -146,31 +148,31 @@ slurmd-again is what 40 restarts of slurmd took beyond supervisord's rounds, les
 that); slurmd-again-2205 is slurmd's own start outside pods, as it is of 24.11.
 sigkill is what 24 signals by way of containerd took beyond a client that only asks, on an idle cluster of 28 November
 (runtime_signal): 0 to 35 ms, once 120.
-pre-stop is that of quiet-ended, 15 ends one by one on the machine of 25 November, 23:00 UTC; on the Xeon and in the two
-earlier batches it is read off 35, 36 and 77 ends of workers under the operator, from the kubelet's word that it stops
-the container to slurmd's last line, less what SIGTERM takes. stop-heard is that of the batch behind the two that
-have no quiet-deleted; stop-told as well, which on those two, and on 28 November at 01:30, 12:40 and 15:40, is by as
-much more as a container's restart takes there, or its start where that is not known: 2.05 to 3.42 of the one in sixteen
-batches, 2.8 to 3.8 of the other in ten. clean-up is at those three hours near the median of the sixteen batches before
-that have quiet-deleted (25).
+pre-stop is on the Xeon of 23 November and in the two earlier batches read off 35, 36 and 77 ends of workers under the
+operator, from the kubelet's word that it stops the container to slurmd's last line, less what SIGTERM takes. stop-heard
+is that of the batch behind the two that have no quiet-deleted; stop-told as well, which on those two, and on 28
+November at 01:30, 12:40 and 15:40, is by as much more as a container's restart takes there, or its start where that is
+not known: 2.05 to 3.42 of the one in sixteen batches, 2.8 to 3.8 of the other in ten. clean-up is at those three hours
+near the median of the sixteen batches before that have quiet-deleted (25).
 dispatcher-wake and dispatch are those of the 22 submissions of x83's
 two scenarios before their fault, from the job's time to the request and from there to slurmctld, without one wake of 68
 ms and two requests whose connection was opened first (35 and 61 ms). growth-start, -step and -exit are those of the one
 hour that has quiet-grown (30 November, 17:02 UTC: its five runs before a fault, 20 jobs). Until it was there they were
 14 and 2.8 ms, of the same program outside of any cluster, and its end took nothing. growth-wake is of five runs of
 that. operator-look-alone is the median of the sixteen batches before 28 November (12.6 to 21.0).
-volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of
-the same `head` until the kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234,
-once 385 (200 MiB alone are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event
-and slurmd-limited are the median of the batches that have quiet-operated, ten of them and for the last two thirteen; in
-the two earlier ones a change and a patch take as much more as slurmctld's start does (0.045 and 0.185 of it in those
-ten), with the tails of writes by their plans, an event 0.3 of a patch (0.2 to 0.4 in the thirteen), and slurmd under
-its limit 7.8 times as long as without (6.7 to 8.4). relist is that
-of the second batch, loop-round about the median of the four that have quiet runs of 22.05 (1.6 to 2.3), register-answer
-that of the nine since 26 November that show it (4.8 to 6.6), loop-wake about that of all. burst-wake
-is what 330 requests that waited took beyond 1.65 times their usual (read, patch of a ConfigMap, patch of a Pod), on
-three clusters of 30 November whose operator had two workers (burst_requests): a quarter within 6, three within 18 ms;
-burst-cycle 327 cycles of their servers, 3.4 to 9 ms, one in a hundred 20 to 40.
+volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of the same `head` until the
+kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234, once 385 (200 MiB alone
+are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event, slurmd-limited, pod-delete, pod-
+create and set-stored are the median of the batches that have quiet-operated, ten of them, for an event and slurmd
+thirteen, for the last three eighteen; in the two earlier ones a change and a patch take as much more as slurmctld's
+start does (0.045 and 0.185 of it in those ten), with the tails of writes by their plans, an event 0.3 of a patch (0.2
+to 0.4 in the thirteen), a deletion 2, a creation 2.9 and the way of a set's status 0.4 (1.6 to 2.5, 2.3 to 3.8 and 0.23
+to 0.57 in the eighteen), and slurmd under its limit 7.8 times as long as without (6.7 to 8.4). relist is that of the
+second batch, loop-round about the median of the four that have quiet runs of 22.05 (1.6 to 2.3), register-answer that
+of the nine since 26 November that show it (4.8 to 6.6), loop-wake about that of all. burst-wake is what 330 requests
+that waited took beyond 1.65 times their usual (read, patch of a ConfigMap, patch of a Pod), on three clusters of 30
+November whose operator had two workers (burst_requests): a quarter within 6, three within 18 ms; burst-cycle 327 cycles
+of their servers, 3.4 to 9 ms, one in a hundred 20 to 40.
 """
 _TRY_ON_24: Final = {"configless-try": (7.7, 0.48)}
 
@@ -192,9 +194,8 @@ def _rounds(start_ms: float) -> dict[str, tuple[float, float]]:
     return {name: law for name, law in _standby(start_ms).items() if name in ("standby-round", "standby-ping")}
 
 
-_ON_XEON: Final = {"container-start-behind": (100.0, 0.12), "pre-stop": (293.0, 0.22)}
 _ON_XEON_29: Final = {
-    **_ON_XEON,
+    "container-start-behind": (100.0, 0.12),
     "node-down": (0.25, 0.9),
     "supervisor-spawn": (13.0, 0.33),
     "slurmd-again": (12.6, 0.0),
@@ -205,6 +206,9 @@ _BUSY_DOWN: Final = {"node-down": (1.2, 0.8)}
 _LOADED: Final = {
     "rest-change": (5.0, 0.4),
     "pod-patch": (20.0, 0.6),
+    "pod-delete": (40.0, 0.6),
+    "pod-create": (58.0, 0.6),
+    "set-stored": (8.0, 0.6),
     "operator-event": (6.0, 0.6),
     **_BUSY_DOWN,
 }
@@ -237,7 +241,8 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon_2026_11_30_2022.json": {**_standby(72.1), **_ON_XEON_29},
     "pod_durations_xeon_2026_12_01.json": {**_standby(62.5), **_ON_XEON_29},
     "pod_durations_xeon.json": {
-        **_ON_XEON,
+        "container-start-behind": (100.0, 0.12),
+        "pre-stop": (293.0, 0.22),
         **_BUSY_DOWN,
         "supervisor-start": (68.0, 0.06),
         "standby-round": (0.15, 0.25),
@@ -366,6 +371,7 @@ OF_OTHERS: Final[Mapping[str, tuple[str, tuple[float, ...], float]]] = {
     "config-told": ("operator-look", (3.97, 4.68), 0.12),
     "reconfigured": ("operator-look", (0.85, 0.91), 0.32),
     "supervisor-start": ("slurmctld-start", (1.28, 1.11), 0.18),
+    "pre-stop": ("slurmctld-start", (6.05, 5.63), 0.2),
 }
 """Duration that a batch does not show -> one that it does, how many times as long it was on each machine that shows
 both, the latest first (the median of its hours), and the logarithm's sigma within one hour.
@@ -378,7 +384,10 @@ beside 84, 28.2 and 12.3 beside 97, and 23.5 and 11.0 beside 83; on that of the 
 hour's start. What a change in place takes until slurmctld is told, and its new process, where there is no
 quiet-configured: 163 and 26 ms beside a look of 30 (11 changes), 157 and 27 beside 40 (10) and 163 and 35 beside 41
 (10) on the former, 151 and 29 beside 32 (20) on the latter. supervisord's own start is measured without a cluster: 113
-and 125 ms on the former, where slurmctld's took 97 and 89, and 68 beside 61 on the Xeon.
+and 125 ms on the former, where slurmctld's took 97 and 89, and 68 beside 61 on the Xeon. The preStop hook of the
+reference operator's workers, two calls of scontrol under a limit of a tenth of a CPU, took 507 ms beside 84 on the
+former and 351 beside 62 on that of 25 November, 23:00 UTC (quiet-ended, 15 ends one by one each). That the median of
+ten idle ends of op-delete on the former is 514 on 28 November, where 351 was taken for it, brought this rule.
 
 Another machine may be like any of them, so each fit takes one of them, both parts of a pass the same.
 """

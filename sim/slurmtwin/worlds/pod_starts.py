@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -165,18 +165,37 @@ def _end_told(world: PodWorld) -> Draw | None:
 def daemon_stop(world: PodWorld, times: StartTimes) -> Draw:
     """From a daemon's last line until its process is gone: stop-told less what runtime and kubelet take behind that.
 
-    Pods whose containers are being stopped meanwhile share the host.
+    Pods whose containers are being stopped meanwhile share the host; behind hooks, which end one by one, as long as
+    their ends overlap.
     """
     told, middle_ns, runtime_ns = world.draw("stop-told"), world.middle("stop-told"), StartCosts().stop()
     if times.relist_ns:
         runtime_ns = sum(exit_range_ns(times, world.middle("container-restart"))) // 2
 
     def stop() -> int:
-        others = min(max(0, world.kube.stopping - 1), END_MOST)
+        now_ns = world.env.now_ns
+        apart_ns = sorted(abs(over_ns - now_ns) if over_ns else 0 for over_ns in world.kube.stopping)
         alone_ns = END_ALONE * middle_ns * math.pow(told() / middle_ns, END_SCATTER)
-        return max(0, round(alone_ns * (1 + END_BESIDE * others)) - runtime_ns - END_SENT_NS)
+        return max(0, round(end_beside(alone_ns, apart_ns[1 : END_MOST + 1])) - runtime_ns - END_SENT_NS)
 
     return stop
+
+
+def end_beside(alone_ns: float, apart_ns: Sequence[int]) -> float:
+    """What an end takes beside others that begin so much sooner or later, the nearest first: each adds END_BESIDE for
+    the part of it that they have in common, were they equally long.
+
+    So it is the longer root of t = alone (1 + END_BESIDE (n - sum(apart) / t)) for all n that are nearer than t.
+    """
+    took_ns, sum_ns = alone_ns, 0
+    for count, near_ns in enumerate(apart_ns, 1):
+        sum_ns += near_ns
+        half_ns = alone_ns * (1 + END_BESIDE * count) / 2
+        square = half_ns * half_ns - alone_ns * END_BESIDE * sum_ns
+        if square < 0 or half_ns + math.sqrt(square) <= near_ns:
+            break
+        took_ns = half_ns + math.sqrt(square)
+    return took_ns
 
 
 def refused_lists(world: PodWorld, sharing: Sharing) -> Callable[[], LateMount | None]:

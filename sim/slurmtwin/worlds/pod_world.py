@@ -515,10 +515,10 @@ class KubePart:
             kubelet.report.lease.begin_anew(mark[1])
 
     @property
-    def stopping(self) -> int:
-        """Pods whose containers are being stopped now, on all machines."""
+    def stopping(self) -> list[int]:
+        """When hooks of pods whose containers are being stopped now are over; 0 where they have none."""
         kubelets = (machine.kubelet for machine in self.machines.values())
-        return sum(worker.stopping for one in kubelets if one is not None for worker in one.workers.values())
+        return [w.hooks_over_ns for one in kubelets if one is not None for w in one.workers.values() if w.stopping]
 
     def controller_pod(self) -> LastSync:
         """The first controller's pod that is not being deleted, and its last sync."""

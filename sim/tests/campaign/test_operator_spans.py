@@ -18,9 +18,9 @@ from slurmtwin.worlds.pod_durations import OF_OTHERS, POD_DURATIONS_FILE
 from slurmtwin_reports.history import rows_of_events
 
 
-def told_by_operator(node: str, at_ms: int, do: str = "drain") -> Event:
-    """An operator's log says that an action is done, to a millisecond."""
-    detail = json.dumps({"do": do, "outcome": "done"})
+def told_by_operator(node: str, at_ms: int, do: str = "drain", on: str = "") -> Event:
+    """An operator's log says that an action is done, to a millisecond; on: what kind of object."""
+    detail = json.dumps({"do": do, "outcome": "done", "object": on})
     return Event(at_ms * MS, Kind.ACTION_ISSUED, "operator", node=node, detail=detail, t_err_ns=MS)
 
 
@@ -49,6 +49,15 @@ def test_pods_that_are_marked_behind_each_other_tell_what_a_patch_takes() -> Non
              ("w-3", 150, "label-pod")]  # fmt: skip
     found = operator_spans.pod_patches(rows_of_events([told_by_operator(*mark) for mark in marks]))
     assert list(found) == [((9, 11), (21, 23))]
+
+
+def test_pods_that_are_deleted_behind_each_other_tell_what_a_deletion_takes() -> None:
+    """Likewise; not that of another object."""
+    done = [("w-0", 10, "delete", "Pod"), ("w-1", 40, "delete", "Pod"), ("w", 60, "delete", "Service"),
+            ("w-2", 70, "delete", "Pod"), ("w-3", 80, "label-pod", ""), ("w-4", 90, "delete", "Pod"),
+            ("w-5", 195, "delete", "Pod")]  # fmt: skip
+    found = operator_spans.pod_deletions(rows_of_events([told_by_operator(*one) for one in done]))
+    assert list(found) == [((9, 11), (39, 41))]
 
 
 def test_a_scaled_node_set_tells_what_a_look_takes() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from slurmtwin.campaign.recorded_passes import Pass, last_poll_ns, lone_looks, read_passes
+from slurmtwin.campaign.recorded_passes import Pass, last_poll_ns, lone_looks, read_passes, stored_memories
 from slurmtwin.campaign.recordings import with_poll
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.errors import InputError
-from slurmtwin.contract.events import Kind
+from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import Scenario, load_scenario
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
+from slurmtwin_reports.history import Row, rows_of_events
 
 RECORDINGS = Path("scenarios/recordings")
 FAULT_NS = 100 * SECOND
@@ -144,6 +147,25 @@ def test_recorded_passes_that_wait_for_a_job_take_a_lone_look() -> None:
     read = read_passes(RECORDINGS / "op-delete/26.05/pods/30", 0)
     took_ms = [round(decided[0] - due[0], 1) for due, decided in lone_looks(read)]
     assert took_ms == [18.4, 17.1, 16.9, 18.6, 26.4]
+
+
+def scaled_rows(kind: str, *changed_ms: int) -> list[Row]:
+    """A step, then changes of the node set as a watch tells of them."""
+    step = Event(0, Kind.FAULT_INJECTED, "fault", detail=json.dumps({"fault": {"kind": kind}}))
+    detail = json.dumps({"resource": "NodeSet"})
+    return rows_of_events(
+        [step, *(Event(ms * MS, Kind.OBJECT_CHANGED, "collector", detail=detail) for ms in changed_ms)]
+    )
+
+
+def test_a_pass_that_remembers_tells_when_the_api_server_has_it() -> None:
+    """A watch takes 1 to 8 ms. Not of a pass that stores nothing, one of which nobody heard within 0.25 s, nor one in
+    a run that scales nothing."""
+    remembers = replace(lone(1.0, writes=True), remembers=True)
+    late = replace(lone(9.0, writes=True), remembers=True)
+    rows = scaled_rows("operator.scale", 900, 1012, 1100, 6030)
+    assert list(stored_memories([remembers, lone(6.016), late], rows)) == [((1000.0, 1000.0), (1004.0, 1011.0))]
+    assert not list(stored_memories([remembers], scaled_rows("operator.configure", 1012)))
 
 
 def test_broken_passes_are_named(tmp_path: Path) -> None:

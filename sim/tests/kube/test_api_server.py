@@ -291,6 +291,29 @@ class TestClients:
         run(env)
         assert answers == [(8 * MS, 4 * MS)]
 
+    def test_requests_of_a_kind_take_what_they_are_said_to(self, env: Environment, server: ApiServer) -> None:
+        """A deletion is there after 20 ms and answered after 27, a patch after 3 and 5; a creation takes 8 as ever."""
+        took = {("delete", Pod): lambda: (20 * MS, 7 * MS), ("patch", Pod): lambda: (3 * MS, 2 * MS)}
+        client, there, answered = Client(server, env, lambda: 8 * MS, takes=took), [], []
+
+        def answer(_item: object) -> None:
+            answered.append(env.now_ns)
+
+        def mark(item: Pod) -> Pod:
+            there.append(env.now_ns)
+            return item
+
+        client.create(pod(), answer)
+        run(env)
+        client.patch(Pod, pod().meta.key, mark, answer)
+        run(env)
+        client.delete(Pod, pod().meta.key, done=answer)
+        for at_ms in (32, 34):
+            env.call_at(at_ms * MS, lambda _: there.append(server.find(Pod, pod().meta.key) is None))
+        run(env)
+        assert answered == [8 * MS, 13 * MS, 40 * MS]
+        assert there == [11 * MS, False, True]
+
     def test_the_bucket_lets_a_burst_pass_and_then_one_each_period(self, env: Environment, server: ApiServer) -> None:
         """2 tokens, 10 a second: 0, 0, 100, 200 ms."""
         client, times = Client(server, env, limit=RateLimit(10, 2)), []

@@ -7,13 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin.contract.scenario import load_scenario
 from slurmtwin.models.kubelet.container_runtime import StartCosts
 from slurmtwin.worlds.pod_durations import still_durations
-from slurmtwin.worlds.pod_starts import END_ALONE, END_SENT_NS, daemon_stop
+from slurmtwin.worlds.pod_starts import END_ALONE, END_BESIDE, END_SENT_NS, daemon_stop, end_beside
 from slurmtwin.worlds.start_times import StartTimes
 from slurmtwin.worlds.twin import TwinOptions, run_scenario
 
@@ -47,6 +49,14 @@ def test_sigterm_and_the_end_come_as_calibrated(relists: bool, restart_ms: int) 
     assert ended.t_ns - stopped.t_ns == pytest.approx(END_ALONE * 400 * MS, abs=40 * MS)
 
 
+def stopping_world(told_ms: int, hooks_over_ms: list[int]) -> Any:
+    """At 1 s pods are being stopped, whose hooks are over then."""
+    return SimpleNamespace(
+        draw=lambda _: lambda: told_ms * MS, middle=lambda _: 400 * MS, env=SimpleNamespace(now_ns=SECOND),
+        kube=SimpleNamespace(stopping=[over_ms * MS for over_ms in hooks_over_ms]),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("stopping", "told_ms", "takes_ms"),
     [(1, 400, 300), (2, 400, 456), (4, 400, 768), (6, 400, 1080), (12, 400, 1080), (1, 800, 300 * 2**0.6)],
@@ -54,8 +64,28 @@ def test_sigterm_and_the_end_come_as_calibrated(relists: bool, restart_ms: int) 
 def test_an_end_takes_half_as_much_again_for_each_of_five_beside(stopping: int, told_ms: int, takes_ms: float) -> None:
     """quiet-deleted and quiet-operated: 0.75 alone, 1.14 of pairs, 2.7 of six and of twelve; it scatters by 0.6 of what
     its law does, which has alone and pairs in it."""
-    world: Any = SimpleNamespace(
-        draw=lambda _: lambda: told_ms * MS, middle=lambda _: 400 * MS, kube=SimpleNamespace(stopping=stopping)
-    )
+    world = stopping_world(told_ms, [0] * stopping)
     behind_ns = StartCosts().stop() + END_SENT_NS
     assert daemon_stop(world, StartTimes())() + behind_ns == pytest.approx(takes_ms * MS, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("hooks_over_ms", "takes_ms"),
+    [([1000], 300), ([1000, 1000], 456), ([700, 1000], 300), ([1000, 1300], 300), ([1000, 1150], 397.1),
+     ([850, 1000], 397.1), ([850, 1000, 1150], 522.4), ([1000, 0], 456)],
+)  # fmt: skip
+def test_ends_behind_hooks_share_the_host_as_long_as_they_overlap(hooks_over_ms: list[int], takes_ms: float) -> None:
+    """Two at once as without hooks, two 0.3 s apart not at all; 0.15 s apart 397 of 300 ms: 247 in common, half as much
+    again. A pod without a hook counts as it did."""
+    behind_ns = StartCosts().stop() + END_SENT_NS
+    took_ns = daemon_stop(stopping_world(400, hooks_over_ms), StartTimes())() + behind_ns
+    assert took_ns == pytest.approx(takes_ms * MS, abs=0.1 * MS)
+
+
+@given(alone_ms=st.integers(1, 1000), apart_ms=st.lists(st.integers(0, 2000), max_size=5).map(sorted))
+def test_an_end_beside_others_is_as_long_as_what_they_have_in_common_says(alone_ms: int, apart_ms: list[int]) -> None:
+    """The equation that it is the root of; never shorter than alone, nor longer than with all at once."""
+    took_ms = end_beside(alone_ms, apart_ms)
+    shared = sum(max(0.0, 1 - apart / took_ms) for apart in apart_ms)
+    assert alone_ms <= took_ms <= alone_ms * (1 + END_BESIDE * len(apart_ms)) + 1e-6
+    assert took_ms <= alone_ms * (1 + END_BESIDE * shared) + 1e-6

@@ -8,7 +8,7 @@ take `done(answer)`, called with the object (a list for list_of) or with the Api
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +27,8 @@ Done = Callable[[Any], None]
 Request = tuple[int, int, Callable[[], Any], Done | None]
 """How long it takes to the server, and its answer back; what it does there, and who takes the answer."""
 DEFAULT_TIMEOUT_NS: Final = 10 * SECOND
+Takes = Callable[[], tuple[int, int]]
+"""What a request takes to the server, with its work there before the object is changed, and its answer back."""
 EVENTS_KEPT: Final = 4096
 """An event that was not among the last so many counts from one again (events_cache.go maxLruCacheEntries)."""
 
@@ -45,6 +47,7 @@ class Client:
     def __init__(
         self, server: ApiServer, clock: Clock, latency: Callable[[], int] | None = None,
         limit: RateLimit | None = None, timeout_ns: int = DEFAULT_TIMEOUT_NS, event: Callable[[], int] | None = None,
+        takes: Mapping[tuple[str, type], Takes] | None = None,
     ) -> None:  # fmt: skip
         self.server = server
         self.clock = clock
@@ -55,6 +58,8 @@ class Client:
         self.on_request: Callable[[str], bool] | None = None
         """Told before each write (its verb and key); False: the process dies instead (crash points)."""
         self._latency = latency
+        self._takes = takes or {}
+        """By verb, patch or delete, and kind; other requests take `latency`, half of it each way."""
         self._limit = limit
         self._full_ns = clock.now_ns
         """When the bucket is full again, if nothing more is taken."""
@@ -101,7 +106,8 @@ class Client:
     ) -> None:  # fmt: skip
         """ApiServer.patch(); reads: behind a request that reads the object. way_ns: measured, until it is there."""
         if self._lives("patch", kind, key):
-            self._send(partial(self.server.patch, kind, key, change, uid), done, reads, way_ns)
+            takes = self._takes.get(("patch", kind))
+            self._send(partial(self.server.patch, kind, key, change, uid), done, reads, way_ns, takes)
 
     def delete(
         self, kind: type[AnyObject], key: str, grace_ns: int | None = None, uid: str = "", done: Done | None = None,
@@ -109,12 +115,15 @@ class Client:
     ) -> None:  # fmt: skip
         """ApiServer.delete(); reads and way_ns: as patch()."""
         if self._lives("delete", kind, key):
-            self._send(partial(self.server.delete, kind, key, grace_ns, uid), done, reads, way_ns)
+            takes = self._takes.get(("delete", kind))
+            self._send(partial(self.server.delete, kind, key, grace_ns, uid), done, reads, way_ns, takes)
 
-    def call(self, what: str, act: Callable[[], Any], done: Done | None = None) -> None:
-        """Any other write at the server, e.g. an eviction; `what` names it."""
+    def call(
+        self, what: str, act: Callable[[], Any], done: Done | None = None, takes: Takes | None = None
+    ) -> None:  # fmt: skip
+        """Any other write at the server, e.g. an eviction; `what` names it. takes: None: as other requests."""
         if self.on_request is None or self.on_request(what):
-            self._send(act, done)
+            self._send(act, done, takes=takes)
 
     def event(self, about: str, reason: str, message: str = "") -> None:
         """Record an Event about KIND/NAME; equal ones are counted up. Each is written behind the answer to the one
@@ -160,11 +169,16 @@ class Client:
         return self.on_request is None or self.on_request(f"{verb} {kind.__name__} {key}")
 
     def _send(
-        self, act: Callable[[], Any], done: Done | None, reads: bool = False, measured_ns: int | None = None
-    ) -> None:
+        self, act: Callable[[], Any], done: Done | None, reads: bool = False, measured_ns: int | None = None,
+        takes: Takes | None = None,
+    ) -> None:  # fmt: skip
         wait_ns = self._wait_ns() if self._limit is not None else 0
-        way_ns = self._way_ns()
-        there_ns = way_ns + 2 * self._way_ns() if reads else way_ns
+        if takes is None:
+            there_ns = way_ns = self._way_ns()
+        else:
+            there_ns, way_ns = takes()
+        if reads:
+            there_ns += 2 * self._way_ns()
         request = (there_ns if measured_ns is None else measured_ns, way_ns, act, done)
         if wait_ns:
             self.clock.call_in(wait_ns, self._leave, request)

@@ -41,6 +41,7 @@ class PodWorker:
         self.stage: Stage = "sync"
         self.gone = False
         """Its object is no longer there."""
+        self._termination: Termination | None = None
         self._working = False
         self._pending = False
         self._once_more = False
@@ -69,6 +70,11 @@ class PodWorker:
     def stopping(self) -> bool:
         """Its containers are being stopped."""
         return self.stage == "terminating" and self._working
+
+    @property
+    def hooks_over_ns(self) -> int:
+        """When its preStop hooks are over, its containers being stopped; 0: they have none."""
+        return 0 if self._termination is None else self._termination.hooks_over_ns
 
     # what is asked of it
 
@@ -303,10 +309,10 @@ class PodWorker:
         for instance in instances:
             if instance.running:
                 kubelet.record(self.pod, "Killing", message or f"Stopping container {instance.name}")
-        stopping = Termination(
+        self._termination = Termination(
             kubelet.clock, kubelet.runtime, self.pod, self._grace(), kubelet.defaults.least_grace_ns, done
         )
-        stopping.begin(instances)
+        self._termination.begin(instances)
 
     def _grace(self) -> int:
         """setTerminationGracePeriod(). An object that is gone was deleted without grace."""

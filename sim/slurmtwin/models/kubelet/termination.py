@@ -31,6 +31,8 @@ class Termination:
         self._least_ns = least_ns
         """Every container gets so long between SIGTERM and SIGKILL."""
         self._done = done
+        self.hooks_over_ns = 0
+        """When the last of their hooks is over, so that all have SIGTERM; 0: they have none."""
         self._left: dict[str, Instance] = {}
         self._waiting: list[tuple[Container, Instance, int]] = []
         """Sidecars that wait for their turn: since when."""
@@ -46,6 +48,7 @@ class Termination:
             container = specs[instance.name]
             hook_ns = min(container.pre_stop_ns, self._grace_ns) if self._grace_ns > 0 else 0
             if hook_ns:
+                self.hooks_over_ns = max(self.hooks_over_ns, self._clock.now_ns + hook_ns)
                 self._runtime.hooked(self._pod)
                 self._clock.call_in(hook_ns, self._hook_over, (container, instance, hook_ns // SECOND * SECOND))
             else:
