@@ -84,13 +84,14 @@ def step(what: str, late_ns: int) -> Step:
 
 
 def test_a_run_is_spoilt_by_a_secret_a_hole_or_a_failed_fault() -> None:
-    """In this order, and every error is told."""
+    """In this order, and every error is told; an observer that died leaves a hole."""
     key = b"0123456789abcdef0123456789abcdef"
     shown = [Event(0, Kind.POD_READY, "collector", detail=key.decode())]
     failed = [step("failed", 0)]
     assert runner.shortcomings([], [step("injected", 0)], [{"k": key}], 0) == ("", [])
     assert runner.shortcomings([], failed, [{"k": key}], 0) == ("fault", ["words"])
     assert runner.shortcomings([], failed, [{"k": key}], 1)[0] == "hole"
+    assert runner.shortcomings([], failed, [{"k": key}], 0, ["died"]) == ("hole", ["words", "died"])
     assert runner.shortcomings(shown, failed, [{}, {"k": key}], 1) == ("leak", ["words", "a row shows a piece of k"])
 
 

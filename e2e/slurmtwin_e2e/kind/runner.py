@@ -193,7 +193,7 @@ def run_once(
         steps = sorted(faults.steps, key=lambda step: step.before_ns)
         looked = [*pinned, *sampled, *kubelets_told(tools, steps, offsets)]
         rows, holes = run_rows(scenario, deployed, steps, changes, zero_ns, end_ns, why, delay[0], offsets, looked)
-        spoilt, errors = shortcomings(rows, steps, [deployed.files], holes)
+        spoilt, errors = shortcomings(rows, steps, [deployed.files], holes, [*collector.lost, *reader.lost])
         if keep is not None:
             shutil.copytree(deployed.evidence, keep, dirs_exist_ok=True)
         passes: list[str] = []
@@ -244,13 +244,17 @@ def wait_for_end(
 
 
 def shortcomings(
-    rows: Sequence[Event], steps: Sequence[Step], files: Sequence[Mapping[str, bytes]], holes: int
-) -> tuple[str, list[str]]:
-    """(what spoils a run, each error in words): a secret of these files in a row, a lost watch, a failed fault."""
+    rows: Sequence[Event], steps: Sequence[Step], files: Sequence[Mapping[str, bytes]], holes: int,
+    lost: Sequence[str] = (),
+) -> tuple[str, list[str]]:  # fmt: skip
+    """(what spoils a run, each error in words): a secret of these files in a row, a lost watch, a failed fault.
+
+    lost: errors that ended an observer's thread, so that the rows lack what it would have seen.
+    """
     errors = [step.text for step in steps if step.what == "failed"]
     shown = [name for secrets in files for name in leaks.leaked(rows, secrets)]
     errors += [f"a row shows a piece of {name}" for name in shown]
-    return LEAK if shown else HOLE if holes else "fault" if errors else "", errors
+    return LEAK if shown else HOLE if holes or lost else "fault" if errors else "", [*errors, *lost]
 
 
 def lateness_ms(steps: Sequence[Step]) -> list[float]:

@@ -236,7 +236,8 @@ def _answer(
     rows = one_table([(one.name, one.rows) for one in members], told)
     steps = [step for one in members if one.faults is not None for step in one.faults.steps]
     holes = sum(one.holes for one in members)
-    spoilt, errors = runner.shortcomings(rows, steps, [one.deployed.files for one in members], holes)
+    lost = [text for one in members for text in (*one.collector.lost, *one.reader.lost)]
+    spoilt, errors = runner.shortcomings(rows, steps, [one.deployed.files for one in members], holes, lost)
     return RanOnce(
         rows, spoilt or why, zero_ns, idle_s, time.monotonic() - begun, (load, os.getloadavg()[0]),
         runner.lateness_ms(steps), [offset for one in members for offset in one.offsets],

@@ -50,7 +50,8 @@ class Carrying:
     back_off_most_ns: int = 1000 * SECOND
     latency: Callable[[], int] | None = None
     takes: Mapping[tuple[str, type], Takes] = field(default_factory=dict)
-    """Of requests that take something else than latency (api_server/client.py)."""
+    """Of requests that take something else than latency (api_server/client.py), by verb and kind; a creation's is that
+    of a pod made right behind another one."""
     sidecars: tuple[str, ...] = ()
     """Restartable init containers of each of its pods (KubernetesSettings)."""
     env: dict[str, str] = field(default_factory=dict)

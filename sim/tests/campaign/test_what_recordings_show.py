@@ -14,13 +14,13 @@ import pytest
 
 from slurmtwin.campaign import operator_spans
 from slurmtwin.campaign.pod_spans import relists, replaced, restarts
+from slurmtwin.campaign.recorded_passes import read_passes, stored_memories
 from slurmtwin.campaign.recordings import recorded_durations
 from slurmtwin.contract.clock import MS, SECOND
 from slurmtwin.contract.manifest import read_manifest
 from slurmtwin.worlds.pod_durations import POD_DURATIONS_FILE, SHARES, still_durations
 from slurmtwin.worlds.pod_faults import REQUEST_NS, WATCH_NS
-from slurmtwin.worlds.pod_operator import GATHER_NS
-from slurmtwin.worlds.pod_starts import END_ALONE, END_BESIDE, END_MOST, SYNCED_NS
+from slurmtwin.worlds.pod_starts import END_ALONE, END_BESIDE, END_MOST, SYNCED_NS, end_beside
 from slurmtwin_reports.faults.measurement import USUAL_RECEIPT_NS
 from slurmtwin_reports.faults.milestones import is_calm, receipts_ns
 from slurmtwin_reports.load import load_run
@@ -275,12 +275,9 @@ def test_the_launches_of_quiet_runs_are_too_few_to_tell_an_hours() -> None:
     assert still_durations(batch)["script-launch"][0] / MS == pytest.approx(33, abs=0.5)
 
 
-def told_by_others_beside(name: str) -> dict[int, list[float]]:
-    """Of each worker's end, by how many others came within 0.4 s: its last line until a watcher hears of its end, as
-    parts of stop-told's median in its hour."""
-    found: dict[int, list[float]] = {}
-    for folder, rows in runs(f"{name}/26.05/pods/*"):
-        law_ns = still_durations(recorded_durations(read_manifest(folder)))["stop-told"][0]
+def ends_of_workers(pattern: str) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Of each run stop-told's median in its hour, and of its workers' ends the last line and when a watcher hears."""
+    for folder, rows in runs(pattern):
         stopped: dict[str | None, int] = {}
         ends: list[tuple[int, int]] = []
         for row in rows:
@@ -290,6 +287,14 @@ def told_by_others_beside(name: str) -> dict[int, list[float]]:
             elif (row.kind, row.actor, row.details.get("app")) == ("container.ended", "collector", "slurmd"):
                 begun_ns = stopped.pop(pod, None)
                 ends += [] if begun_ns is None else [(begun_ns, row.t_ns)]
+        yield still_durations(recorded_durations(read_manifest(folder)))["stop-told"][0], ends
+
+
+def told_by_others_beside(name: str) -> dict[int, list[float]]:
+    """Of each worker's end, by how many others came within 0.4 s: its last line until a watcher hears of its end, as
+    parts of stop-told's median in its hour."""
+    found: dict[int, list[float]] = {}
+    for law_ns, ends in ends_of_workers(f"{name}/26.05/pods/*"):
         for begun_ns, told_ns in ends:
             beside = sum(abs(begun_ns - other_ns) < 400 * MS for other_ns, _ in ends) - 1
             if told_ns - begun_ns < 1500 * MS:
@@ -334,15 +339,40 @@ def test_a_kubelet_checks_an_image_sooner_where_it_has_killed_the_container_itse
     assert abs(statistics.mean(later_ms)) < statistics.stdev(later_ms) / math.sqrt(len(later_ms))
 
 
-def test_a_pods_deletion_takes_the_reference_operator_longer_than_its_label() -> None:
-    """docs/surprises.md: from one done to the next done in one pass of quiet-operated, 27 ms on the median for 14."""
-    apart_ms = defaultdict(list)
-    for _, rows in runs("quiet-operated/26.05/pods/*"):
-        for before, row in operator_spans._neighbours(rows, GATHER_NS):
-            did, does = ((one.details["do"], one.details.get("object")) for one in (before, row))
-            if did == does:
-                apart_ms[does].append((row.t_ns - before.t_ns) / MS)
-    deleted, labelled = apart_ms["delete", "Pod"], apart_ms["label-pod", None]
-    assert (len(deleted), len(labelled)) == (462, 808)
-    assert statistics.quantiles(deleted, n=4) == pytest.approx([20.4, 26.9, 37.6], abs=0.5)
-    assert statistics.quantiles(labelled, n=4) == pytest.approx([10.4, 14, 19.9], abs=0.5)
+REQUESTS = {
+    "pod-patch": (operator_spans.pod_patches, 808, [10.4, 14, 19.9]),
+    "pod-delete": (operator_spans.pod_deletions, 462, [20.4, 26.9, 37.6]),
+    "pod-create": (operator_spans.pod_creations, 378, [29.3, 43.1, 63.1]),
+    "set-stored": (None, 1006, [4.0, 5.8, 9.1]),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests_of_the_reference_operator_take_times_of_their_own(name: str) -> None:
+    """docs/surprises.md: in quiet-operated, one done behind another of its kind in a pass; of a memory one way."""
+    spans, count, quarters_ms = REQUESTS[name]
+    took_ms = []
+    for folder, rows in runs("quiet-operated/26.05/pods/*"):
+        epoch_ns = read_manifest(folder).parameters["epoch_ns"]
+        found = spans(rows) if spans else stored_memories(read_passes(folder, epoch_ns), rows)
+        took_ms += [(sum(ended) - sum(began)) / 2 for began, ended in found]
+    assert len(took_ms) == count
+    assert statistics.quantiles(took_ms, n=4) == pytest.approx(quarters_ms, abs=0.5)
+
+
+@pytest.mark.parametrize("name", ["op-delete", "op-scale"])
+def test_ends_behind_hooks_share_the_host_as_long_as_they_overlap(name: str) -> None:
+    """docs/surprises.md, pod_starts.end_beside(): of ends with others within 0.4 s, in parts of what that says, and of
+    what it would be were all at once."""
+    by_overlap, at_once = [], []
+    for law_ns, ends in ends_of_workers(f"{name}/26.05/pods/*"):
+        for begun_ns, told_ns in ends:
+            apart_ns = sorted(abs(other_ns - begun_ns) for other_ns, gone_ns in ends if gone_ns > begun_ns)[1:]
+            near = sum(apart < 400 * MS for apart in apart_ns)
+            if near:
+                alone_ns = END_ALONE * law_ns
+                by_overlap.append((told_ns - begun_ns) / end_beside(alone_ns, apart_ns[:END_MOST]))
+                at_once.append((told_ns - begun_ns) / alone_ns / (1 + END_BESIDE * min(near, END_MOST)))
+    assert len(by_overlap) > 40
+    assert statistics.median(by_overlap) == pytest.approx(1, abs=0.1)
+    assert statistics.median(at_once) < 0.85

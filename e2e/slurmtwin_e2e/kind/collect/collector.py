@@ -8,6 +8,7 @@ from typing import Final
 
 from slurmtwin_e2e.kind.api import Api, ApiError
 from slurmtwin_e2e.kind.collect.informer import Change, Informer
+from slurmtwin_e2e.kind.collect.telling_thread import TellingThread
 
 OWN_GROUP: Final = "slurmtwin.org"
 """API group of our custom resources."""
@@ -45,9 +46,14 @@ class Collector:
     def __init__(self, api: Api, namespace: str, groups: Sequence[str] = ()) -> None:
         self.changes: list[Change] = []
         self._lock = threading.Lock()
+        self._stopped = False
         watched = paths(namespace, custom_paths(api, namespace, groups))
         self._informers = [Informer(api, path, self._take) for path in watched]
-        self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._informers]
+        self._threads = [
+            TellingThread(one.run, f"watch of {path}") for one, path in zip(self._informers, watched, strict=True)
+        ]
+        self.lost: list[str] = []
+        """Errors that ended a watch before stop()."""
 
     def _take(self, change: Change) -> None:
         with self._lock:
@@ -59,7 +65,10 @@ class Collector:
             thread.start()
 
     def stop(self) -> list[Change]:
-        """End; what was collected. Threads end by themselves at their next line."""
+        """End; what was collected. Threads end by themselves at their next line. Again: the same."""
+        if not self._stopped:
+            self.lost = [thread.lost for thread in self._threads if thread.lost]
+            self._stopped = True
         for informer in self._informers:
             informer.stop()
         with self._lock:

@@ -18,6 +18,7 @@ from slurmtwin.contract.clock import SECOND
 from slurmtwin.contract.events import Event, Kind
 from slurmtwin_e2e.collect.run_events import detail
 from slurmtwin_e2e.kind.api import ApiError
+from slurmtwin_e2e.kind.collect.telling_thread import TellingThread
 
 PERIOD_S: Final = 10.0
 LIMIT_S: Final = 5.0
@@ -94,11 +95,13 @@ class MetricsReader:
     rows: list[Event] = field(default_factory=list)
     _last: dict[tuple[str, str | None, str], int] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    lost: list[str] = field(default_factory=list)
+    """The error that ended its thread, if any, when that was stopped."""
+    _thread: TellingThread | None = None
 
     def start(self) -> None:
         """Read all pages, and go on in a thread of its own."""
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = TellingThread(self._run, "pages of metrics")
         self.read(self.pages)
         self._thread.start()
 
@@ -107,6 +110,7 @@ class MetricsReader:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
+            self.lost += [self._thread.lost] if self._thread.lost else []
             self._thread = None
             self.read(self.pages)
         return self.rows
