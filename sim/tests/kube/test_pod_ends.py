@@ -57,18 +57,21 @@ def test_a_hook_says_down_at_its_end_and_sigterm_follows() -> None:
     seen = ends(run(SCENARIOS / "operator" / "op-delete.yaml", lasts))
     assert len(seen) == 4
     for end in seen:
-        assert end["node.down"] - end["stopped"] == pytest.approx(600 * MS, abs=10 * MS)
+        assert end["node.down"] - end["stopped"] == pytest.approx(
+            600 * MS, abs=15 * MS
+        )  # two at a relist are told apart
         assert end["slurmd.stopped"] - end["stopped"] == pytest.approx(665 * MS, abs=12 * MS)
 
 
-@pytest.mark.parametrize(("alone_ms", "beside_ms"), [(300, 156), (150, 78)])
+@pytest.mark.parametrize(("alone_ms", "beside_ms"), [(300, 519), (150, 212)])
 def test_an_end_beside_others_takes_longer(alone_ms: int, beside_ms: int) -> None:
-    """quiet-deleted: 0.75 of its law alone, 1.14 of pairs. Three idle workers end together, one later alone."""
+    """quiet-deleted: 0.75 of its law alone, 1.14 of pairs. Three idle workers end as their relists
+    come, as long beside each other as they overlap (612 and 306 were all at once), one later alone."""
     told: Durations = {"pre-stop": (600 * MS,), "stop-heard": (70 * MS,), "stop-told": (alone_ms * MS * 4 // 3,)}
     seen = ends(run(SCENARIOS / "operator" / "op-delete.yaml", told))
     took_ms = sorted((end["told"] - end["slurmd.stopped"]) / MS for end in seen)
     assert took_ms[0] == pytest.approx(alone_ms, abs=25)
-    assert median(took_ms[1:]) == pytest.approx(alone_ms + 2 * beside_ms, abs=30)
+    assert median(took_ms[1:]) == pytest.approx(beside_ms, abs=30)
 
 
 def test_a_deletion_right_behind_a_label_waits_for_a_relist() -> None:
