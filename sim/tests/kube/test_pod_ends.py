@@ -56,11 +56,11 @@ def test_a_hook_says_down_at_its_end_and_sigterm_follows() -> None:
     lasts: Durations = {"pre-stop": (600 * MS,), "stop-heard": (70 * MS,), "stop-told": (400 * MS,)}
     seen = ends(run(SCENARIOS / "operator" / "op-delete.yaml", lasts))
     assert len(seen) == 4
+    hooks_ns = [end["node.down"] - end["stopped"] for end in seen]
+    assert median(hooks_ns) == pytest.approx(600 * MS, abs=10 * MS)
+    assert min(hooks_ns) > 580 * MS  # of two that stop at one relist the word of one comes later
     for end in seen:
-        assert end["node.down"] - end["stopped"] == pytest.approx(
-            600 * MS, abs=15 * MS
-        )  # two at a relist are told apart
-        assert end["slurmd.stopped"] - end["stopped"] == pytest.approx(665 * MS, abs=12 * MS)
+        assert end["slurmd.stopped"] - end["node.down"] == pytest.approx(65 * MS, abs=12 * MS)
 
 
 @pytest.mark.parametrize(("alone_ms", "beside_ms"), [(300, 519), (150, 212)])
