@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -47,23 +47,17 @@ def node_changes(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
 
 def pod_patches(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
     """Of each pod that the operator marks right behind another one, in the same pass: the answers to both."""
-    for before, row in _neighbours(rows, GATHER_NS):
-        if _does(before, "label-pod") and _does(row, "label-pod"):
-            yield bounds(before), bounds(row)
+    return _alike(rows, GATHER_NS, lambda row: _does(row, "label-pod"))
 
 
 def pod_deletions(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
-    """Of each pod that the reference operator deletes right behind another one, in the same pass: both answers."""
-    for before, row in _neighbours(rows, GATHER_NS):
-        if _deletes_pod(before) and _deletes_pod(row):
-            yield bounds(before), bounds(row)
+    """Of each pod that the reference operator deletes, likewise."""
+    return _alike(rows, GATHER_NS, lambda row: _does(row, "delete") and row.details.get("object") == "Pod")
 
 
 def pod_creations(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
-    """Of each pod that it makes right behind another one, likewise."""
-    for before, row in _neighbours(rows, CREATED_NS):
-        if _does(before, "create-pod") and _does(row, "create-pod"):
-            yield bounds(before), bounds(row)
+    """Of each pod that it makes, likewise."""
+    return _alike(rows, CREATED_NS, lambda row: _does(row, "create-pod"))
 
 
 def operator_events(rows: Sequence[Row]) -> Iterator[tuple[Interval, Interval]]:
@@ -229,12 +223,17 @@ def _neighbours(rows: Sequence[Row], within_ns: int, *kinds: str) -> Iterator[tu
     return (pair for pair in pairwise(told) if pair[1].t_ns - pair[0].t_ns < within_ns)
 
 
+def _alike(
+    rows: Sequence[Row], within_ns: int, is_one: Callable[[Row], bool]
+) -> Iterator[tuple[Interval, Interval]]:  # fmt: skip
+    """Of each two neighbours that both are such a row: when they were told."""
+    for before, row in _neighbours(rows, within_ns):
+        if is_one(before) and is_one(row):
+            yield bounds(before), bounds(row)
+
+
 def _does(row: Row, action: str) -> bool:
     return row.kind == "action.issued" and row.details.get("do") == action
-
-
-def _deletes_pod(row: Row) -> bool:
-    return _does(row, "delete") and row.details.get("object") == "Pod"
 
 
 def _is_set(row: Row) -> bool:

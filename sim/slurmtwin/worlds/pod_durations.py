@@ -162,8 +162,8 @@ hour that has quiet-grown (30 November, 17:02 UTC: its five runs before a fault,
 that. operator-look-alone is the median of the sixteen batches before 28 November (12.6 to 21.0).
 volume-fill is what ten containers of the workers' image with 256 MiB took from the begin of the same `head` until the
 kernel had killed a process beside it, on a host without a cluster: 184 to 245 ms, median 234, once 385 (200 MiB alone
-are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event, slurmd-limited, pod-delete, pod-
-create and set-stored are the median of the batches that have quiet-operated, ten of them, for an event and slurmd
+are written in 138 to 180). rest-change, pod-patch, operator-look, operator-event, slurmd-limited, pod-delete,
+pod-create and set-stored are the median of the batches that have quiet-operated, ten of them, for an event and slurmd
 thirteen, for the last three eighteen; in the two earlier ones a change and a patch take as much more as slurmctld's
 start does (0.045 and 0.185 of it in those ten), with the tails of writes by their plans, an event 0.3 of a patch (0.2
 to 0.4 in the thirteen), a deletion 2, a creation 2.9 and the way of a set's status 0.4 (1.6 to 2.5, 2.3 to 3.8 and 0.23

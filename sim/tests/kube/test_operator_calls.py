@@ -74,9 +74,9 @@ def done_s(name: str, looks_ms: tuple[int, int], action: str) -> list[float]:
     """When the operator's actions of a name are done, where a look takes so long beside the Cluster's and alone."""
     path = SCENARIOS / "operator" / f"{name}.yaml"
     looks = {"operator-look": (looks_ms[0] * MS,), "operator-look-alone": (looks_ms[1] * MS,)}
-    options = TwinOptions(
-        keep=True, durations={**still_durations(), **looks}, still=True, times=StartTimes(poll_ns=-2 * SECOND)
-    )
+    laws = still_durations()
+    laws["pod-create"] = laws["pod-patch"]  # else looks move what watches draw while the workers are made, 1 to 8 ms
+    options = TwinOptions(keep=True, durations={**laws, **looks}, still=True, times=StartTimes(poll_ns=-2 * SECOND))
     rows = run_scenario(load_scenario(path), path.parent, options).kept or []
     return [at_ns / SECOND for at_ns, row in behind_fault(rows, Kind.ACTION_ISSUED) if f'"{action}"' in str(row.detail)]
 
@@ -86,4 +86,4 @@ def test_the_cluster_looks_beside_a_pass_that_a_spec_or_a_poll_brings(name: str,
     """A deletion's first drain, and the protection that the first poll behind a job's end takes off."""
     at_once = done_s(name, (20, 20), action)[0]
     assert done_s(name, (220, 20), action)[0] - at_once == pytest.approx(0.2, abs=0.001)
-    assert done_s(name, (20, 220), action)[0] == pytest.approx(at_once, abs=0.003)
+    assert done_s(name, (20, 220), action)[0] == pytest.approx(at_once, abs=0.001)
