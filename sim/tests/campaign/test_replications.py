@@ -82,10 +82,10 @@ def test_kept_replications_with_noise_of_their_own_are_those_of_todays_twin(path
     recording = max(names, key=lambda name: table.made_for[name])
     number = int(table.made_for[recording][:8], 16) % REPLICATIONS
     folder = RECORDINGS / scenario / version / "pods" / recording
+    (file,) = Path("scenarios").glob(f"*/{scenario}.yaml")
     one = Batch(
-        scenario=Path(f"scenarios/faults/{scenario}.yaml"), recording=folder, version=version, variant=Variant(OWN),
-        first=number, count=1, world=run_twin,
-    )  # fmt: skip
+        scenario=file, recording=folder, version=version, variant=Variant(OWN), first=number, count=1, world=run_twin
+    )
     assert (run_batch(one)[0] == table.times[f"{OWN}|1.0|{recording}"][number]).all()
 
 
