@@ -23,7 +23,8 @@ from slurmtwin_e2e.kind.manifests.objects import Place
 from slurmtwin_e2e.operators.form import FILE, FOLDER, load_operator, operators
 from slurmtwin_e2e.operators.placeholders import fill, names_in
 from slurmtwin_e2e.operators.reading import PodReader, reader_of
-from slurmtwin_e2e.operators.values import create_values, refuse_unsaid, slurm_conf, step_values
+from slurmtwin_e2e.operators.values import create_values, refuse_unsaid, slurm_conf, slurm_options, step_values
+from slurmtwin_operator.core.spec import ClusterSpec
 
 PLACE = Place("st-case-1", "slurmtwin/pod-slinky:26.05", "", "/shared")
 TEXT = (FOLDER / "slinky" / FILE).read_text()
@@ -157,6 +158,14 @@ def test_hostile_values_of_slurm_conf_are_refused(value: str) -> None:
         slurm_conf(scenario(slurm={"conf": {"SchedulerParameters": value}}))
     with pytest.raises(InputError, match="not one line"):
         slurm_conf(scenario(), {"SchedulerParameters": value})
+
+
+@pytest.mark.parametrize(("said", "flags"), [({}, "HetJob"), ({"DebugFlags": "Backfill"}, "Backfill,HetJob")])
+def test_an_operators_slurmctld_names_the_jobs_that_backfill_starts(said: dict[str, str], flags: str) -> None:
+    """26.05 does so under DebugFlags=HetJob alone: as lines, and as options that the reference operator takes."""
+    case = scenario(slurm={"conf": said})
+    assert f"DebugFlags={flags}\n" in slurm_conf(case)
+    assert ClusterSpec(image="i", conf=slurm_options(case)).conf["DebugFlags"] == flags
 
 
 @pytest.mark.parametrize("key", ["A B", "A=1\nProlog", "", "#x", "include /etc"])

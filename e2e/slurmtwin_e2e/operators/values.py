@@ -47,6 +47,13 @@ def _words(group: Mapping[str, Scalar]) -> str:
     return " ".join(f"{key}={value}" for key, value in group.items())
 
 
+def _merged(conf: Mapping[str, Scalar]) -> dict[str, str]:
+    """Options of which the harness needs one word beside those that are there; operators set enable_configless
+    themselves."""
+    wanted = {key: word for key, word in MERGED.items() if key != "SlurmctldParameters"}
+    return {key: ",".join(filter(None, (str(conf.get(key, "")), word))) for key, word in wanted.items()}
+
+
 def slurm_conf(scenario: Scenario, more: Mapping[str, Scalar] | None = None) -> str:
     """The scenario's own options, as an operator's users would add them to its slurm.conf; `more` in their place."""
     section = scenario.slurm
@@ -54,9 +61,7 @@ def slurm_conf(scenario: Scenario, more: Mapping[str, Scalar] | None = None) -> 
         raise UnsupportedError("files, gres, topology and accounting: not with an operator", hint="slurm.conf, nodes")
     changed = {key.lower() for key in more or {}}
     conf = {key: value for key, value in section.conf.items() if key.lower() not in changed} | dict(more or {})
-    for key, word in MERGED.items():
-        if key != "SlurmctldParameters":  # operators set enable_configless themselves
-            conf[key] = ",".join(filter(None, (str(conf.get(key, "")), word)))
+    conf |= _merged(conf)
     kept = {key.lower() for key in WATCHED} | {"clustername"}
     lines = [_line_safe(key, value) for key, value in conf.items() if key.lower() not in kept]
     lines += [f"{key}={FORCED[key]}" for key in WATCHED]
@@ -73,7 +78,7 @@ def slurm_options(scenario: Scenario, more: Mapping[str, Scalar] | None = None) 
     conf = {"SlurmctldDebug": FORCED["SlurmctldDebug"], "SlurmdDebug": FORCED["SlurmdDebug"]}
     for group in (scenario.slurm.conf, more or {}):
         conf |= {key: str(value) for key, value in group.items() if key.lower() != "clustername"}
-    return conf
+    return conf | _merged(conf)
 
 
 def cluster_name(scenario: Scenario) -> str:

@@ -31,9 +31,9 @@ ConfValue = Annotated[str, StringConstraints(pattern=CONF_WORD)]
 """One word of slurm.conf: no blank, quote, backslash, hash or line end."""
 
 CONF_OPTIONS: Final = frozenset(
-    """AccountingStorageEnforce AccountingStorageTRES BatchStartTimeout CompleteWait DefCpuPerGPU DefMemPerCPU
-    DefMemPerGPU DefMemPerNode DisableRootJobs EnforcePartLimits EpilogMsgTime FairShareDampeningFactor FirstJobId
-    GetEnvTimeout GresTypes HealthCheckInterval InactiveLimit JobRequeue KeepAliveTime KillOnBadExit KillWait Licenses
+    """AccountingStorageEnforce AccountingStorageTRES BatchStartTimeout CompleteWait DebugFlags DefCpuPerGPU
+    DefMemPerCPU DefMemPerGPU DefMemPerNode DisableRootJobs EnforcePartLimits EpilogMsgTime FairShareDampeningFactor
+    FirstJobId GetEnvTimeout GresTypes HealthCheckInterval InactiveLimit JobRequeue KeepAliveTime KillOnBadExit KillWait Licenses
     MaxArraySize MaxBatchRequeue MaxDBDMsgs MaxJobCount MaxJobId MaxMemPerCPU MaxMemPerNode MaxNodeCount MaxStepCount
     MaxTasksPerNode MessageTimeout MinJobAge MpiDefault OverTimeLimit PreemptExemptTime PreemptMode PreemptType
     PriorityCalcPeriod PriorityDecayHalfLife PriorityFavorSmall PriorityFlags PriorityMaxAge PriorityType
