@@ -68,13 +68,14 @@ OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
         (1_796_070_120 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_11_30_2022.json")),
         (1_796_083_260 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_12_01.json")),
         (1_796_099_880 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_12_01_0438.json")),
+        (1_796_115_960 * SECOND, Path(__file__).with_name("pod_durations_xeon_2026_12_01_0906.json")),
     ),
 }
 """Processor -> (unix ns, file) of the quiet runs on hosts that have it since that time, the last that matches; the
 files above are of AMD EPYC. A pod's container starts in half the time there, Slurm's daemons in three quarters
 (docs/fault-verdicts.md). Since 29 November 2026, 00:30 UTC, the host is another one, and since 08:15 one more, whose
 runs since 12:50, since 15:40, since 19:28 (until 30 November, 03:33), since 05:30, since 09:40, since 17:02, since
-20:22 that day and since 1 December, 00:01 and 04:38, have quiet runs of their own hours."""
+20:22 that day and since 1 December, 00:01, 04:38 and 09:06, have quiet runs of their own hours."""
 BATCH_FILES: Final = (
     POD_DURATIONS_FILE,
     *(path for _, path in EARLIER_BATCHES + LATER_BATCHES),
@@ -242,6 +243,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_xeon_2026_11_30_2022.json": {**_standby(72.1), **_ON_XEON_29},
     "pod_durations_xeon_2026_12_01.json": {**_standby(62.5), **_ON_XEON_29},
     "pod_durations_xeon_2026_12_01_0438.json": {**_standby(71.8), **_ON_XEON_29},
+    "pod_durations_xeon_2026_12_01_0906.json": {**_standby(73.8), **_ON_XEON_29},
     "pod_durations_xeon.json": {
         "container-start-behind": (100.0, 0.12),
         "pre-stop": (293.0, 0.22),

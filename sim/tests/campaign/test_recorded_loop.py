@@ -148,7 +148,7 @@ def test_ticks_are_late_the_oftener_the_more_the_host_has_to_do() -> None:
                 odd_hours[came] += 1
             else:
                 counted[loaded, epoch_ns < LATE_COUNTED_NS[loaded]][came] += 1
-    assert (odd_hours["late"], odd_hours["late"] + odd_hours["shown"]) == (117, 399)
+    assert (odd_hours["late"], odd_hours["late"] + odd_hours["shown"]) == (146, 510)
     for loaded, law in ((False, SEEN_LATE), (True, SEEN_LATE_LOADED)):
         late, shown = ([counted[loaded, then][what] for then in (True, False)] for what in ("late", "shown"))
         late[0] += COUNTED_AND_GONE[loaded][0]

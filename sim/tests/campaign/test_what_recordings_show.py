@@ -115,7 +115,7 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
     assert len(calm_ms) >= 1502
     assert len(other_ms) >= 350
     percentile = statistics.quantiles(calm_ms, n=20)[-1]
-    assert percentile == pytest.approx(10.7, abs=0.5)
+    assert percentile == pytest.approx(11.2, abs=0.5)
     assert statistics.quantiles(other_ms, n=20)[-1] > 4 * percentile
     steps = [(place + 0.5) / 50 for place in range(50)]
     asked, told = ([(low + part * (high - low)) / MS for part in steps] for low, high in (REQUEST_NS, WATCH_NS))
@@ -130,7 +130,7 @@ def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
         for folder, rows in runs(f"{name}/26.05/pods/*"):
             took_ms = [began[0] - due[0] for due, began in relists(rows)]
             batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
-    assert len(batches) == 33
+    assert len(batches) == 34
     medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
     assert 2.1 < min(medians) < max(medians) < 3.4
     assert 2.6 < min(means) < max(means) < 5.5
@@ -325,14 +325,15 @@ def checked_and_back_ms(name: str) -> Iterator[tuple[str, float, float]]:
 
 
 def test_a_kubelet_checks_an_image_sooner_where_it_has_killed_the_container_itself() -> None:
-    """docs/surprises.md, pod_starts.SYNCED_NS: from there on slurmctld is back as soon as in its batch's quiet runs."""
+    """docs/surprises.md, pod_starts.SYNCED_NS, told by a watch of 4 to 5 ms: from there on slurmctld is back as soon as in
+    its batch's quiet runs."""
     checked_ms: list[float] = []
     quiet: dict[str, list[float]] = {}
     for batch, checked, back_ms in checked_and_back_ms("quiet-restarts"):
         checked_ms.append(checked)
         quiet.setdefault(batch, []).append(back_ms)
     assert len(checked_ms) >= 100
-    assert statistics.median(checked_ms) == pytest.approx(SYNCED_NS / MS + 4, abs=1)
+    assert statistics.median(checked_ms) == pytest.approx(SYNCED_NS / MS + 4.5, abs=1)
     hung = checked_and_back_ms("x2-controller-hang")
     later_ms = [back_ms - statistics.median(quiet[batch]) for batch, _, back_ms in hung]
     assert len(later_ms) >= 40
