@@ -32,16 +32,17 @@ ConfValue = Annotated[str, StringConstraints(pattern=CONF_WORD)]
 
 CONF_OPTIONS: Final = frozenset(
     """AccountingStorageEnforce AccountingStorageTRES BatchStartTimeout CompleteWait DebugFlags DefCpuPerGPU
-    DefMemPerCPU DefMemPerGPU DefMemPerNode DisableRootJobs EnforcePartLimits EpilogMsgTime FairShareDampeningFactor
-    FirstJobId GetEnvTimeout GresTypes HealthCheckInterval InactiveLimit JobRequeue KeepAliveTime KillOnBadExit KillWait Licenses
-    MaxArraySize MaxBatchRequeue MaxDBDMsgs MaxJobCount MaxJobId MaxMemPerCPU MaxMemPerNode MaxNodeCount MaxStepCount
-    MaxTasksPerNode MessageTimeout MinJobAge MpiDefault OverTimeLimit PreemptExemptTime PreemptMode PreemptType
-    PriorityCalcPeriod PriorityDecayHalfLife PriorityFavorSmall PriorityFlags PriorityMaxAge PriorityType
-    PriorityUsageResetPeriod PriorityWeightAge PriorityWeightAssoc PriorityWeightFairshare PriorityWeightJobSize
-    PriorityWeightPartition PriorityWeightQOS PriorityWeightTRES ProctrackType PropagateResourceLimits ResumeRate
-    ResumeTimeout ReturnToService SchedulerParameters SchedulerTimeSlice SchedulerType SelectType SelectTypeParameters
-    SlurmctldParameters SlurmctldDebug SlurmctldTimeout SlurmdDebug SlurmdParameters SlurmdTimeout SuspendRate
-    SuspendTime SuspendTimeout TCPTimeout TaskPlugin TaskPluginParam TopologyParam TopologyPlugin TreeWidth
+    DefMemPerCPU DefMemPerGPU DefMemPerNode DisableRootJobs EnforcePartLimits EpilogMsgTime
+    FairShareDampeningFactor FirstJobId GetEnvTimeout GresTypes HealthCheckInterval InactiveLimit JobRequeue
+    KeepAliveTime KillOnBadExit KillWait Licenses MaxArraySize MaxBatchRequeue MaxDBDMsgs MaxJobCount MaxJobId
+    MaxMemPerCPU MaxMemPerNode MaxNodeCount MaxStepCount MaxTasksPerNode MessageTimeout MinJobAge MpiDefault
+    OverTimeLimit PreemptExemptTime PreemptMode PreemptType PriorityCalcPeriod PriorityDecayHalfLife
+    PriorityFavorSmall PriorityFlags PriorityMaxAge PriorityType PriorityUsageResetPeriod PriorityWeightAge
+    PriorityWeightAssoc PriorityWeightFairshare PriorityWeightJobSize PriorityWeightPartition PriorityWeightQOS
+    PriorityWeightTRES ProctrackType PropagateResourceLimits ResumeRate ResumeTimeout ReturnToService
+    SchedulerParameters SchedulerTimeSlice SchedulerType SelectType SelectTypeParameters SlurmctldParameters
+    SlurmctldDebug SlurmctldTimeout SlurmdDebug SlurmdParameters SlurmdTimeout SuspendRate SuspendTime
+    SuspendTimeout TCPTimeout TaskPlugin TaskPluginParam TopologyParam TopologyPlugin TreeWidth
     UnkillableStepTimeout VSizeFactor WaitTime""".split()
 )
 """Options of slurm.conf a user may set: none runs a program, names a path or changes who is trusted."""

@@ -325,8 +325,8 @@ def checked_and_back_ms(name: str) -> Iterator[tuple[str, float, float]]:
 
 
 def test_a_kubelet_checks_an_image_sooner_where_it_has_killed_the_container_itself() -> None:
-    """docs/surprises.md, pod_starts.SYNCED_NS, told by a watch of 4 to 5 ms: from there on slurmctld is back as soon as in
-    its batch's quiet runs."""
+    """docs/surprises.md, pod_starts.SYNCED_NS, told by a watch of 4 to 5 ms: from there on slurmctld is back as soon as
+    in its batch's quiet runs."""
     checked_ms: list[float] = []
     quiet: dict[str, list[float]] = {}
     for batch, checked, back_ms in checked_and_back_ms("quiet-restarts"):

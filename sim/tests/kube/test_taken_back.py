@@ -112,7 +112,7 @@ def test_how_many_runs_have_such_workers_and_such_lists() -> None:
     found = [start_times(*run) for run in under_slurm_operator()]
     assert len(found) == 226
     assert sum(bool(times.taken_back) for times in found) == 45
-    assert sum(reserved_first(times) for times in found) == 7
+    assert sum(reserved_first(times) for times in found) == 9
 
 
 def test_half_of_all_runs_have_workers_taken_back_until_the_kubelets_next_sweep() -> None:
