@@ -51,8 +51,18 @@ def test_a_pass_behind_a_status_goes_beside_one_of_the_controller() -> None:
     spans = spans_ms(asked)
     assert spans == {
         "behind": [4], "between": [5], "revision_beside": [7], "revision_alone": [4, 4], "controller": [32],
+        "status": [6], "conditions": [9], "idle": [],
     }  # fmt: skip
     assert summary(spans)["revision_alone"] == {"count": 2, "ms": [4, 4, 4, 4, 4]}
+
+
+def test_a_pass_that_wrote_nothing_is_told_by_what_it_takes_beside_its_looks() -> None:
+    """From its revision to the next one; one that wrote, waited for a list or was of another cluster is none."""
+    other = REVISION.replace("/st/", "/other/")
+    at_ms = [(0, REVISION), (2022, REVISION), (34041, REVISION), (34500, other), (37060, REVISION), (39090, REVISION)]
+    asked = [Request(begun, begun + 5, "POST", path) for begun, path in at_ms]
+    assert spans_ms(asked)["idle"] == [22, 19, 30]
+    assert spans_ms([*asked, Request(38000, 38006, "PUT", SET)])["idle"] == [22, 19]
 
 
 def test_namespaces_do_not_follow_each_other() -> None:

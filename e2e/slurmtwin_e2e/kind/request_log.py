@@ -32,6 +32,10 @@ LATENCY: Final = re.compile(r"^([\d.]+)(µs|ms|s)$")
 UNITS_MS: Final = {"µs": 0.001, "ms": 1.0, "s": 1000.0}
 FOLLOWS_MS: Final = 100.0
 """A pass that begins so soon behind a write is the next one."""
+IDLE_MS: Final = (2000.0, 32000.0)
+"""Two looks of a second each, and those with the pause of a pass behind which nothing is to be done."""
+BESIDE_MS: Final = 150.0
+"""A pass that wrote nothing takes less beside them; else it waited, or something woke the next."""
 STATUS: Final = re.compile(r"/nodesets/[^/]+/status$")
 CONDITIONS: Final = re.compile(r"/pods/[^/]+/status$")
 POD: Final = re.compile(r"/pods/[^/]+$")
@@ -93,13 +97,15 @@ def _ends_a_pass(one: Request) -> bool:
 def spans_ms(asked: Sequence[Request]) -> dict[str, list[float]]:
     """behind: from the answer to the last write of a pass to the request for the next one's revision; between: from
     the answer to a set's status to the conditions of a pod; revision_beside and _alone: what that request takes beside
-    a pass of the Controller and else; controller: what such a pass takes."""
+    a pass of the Controller and else; controller: what such a pass takes; status and conditions: what such a write
+    takes; idle: what a pass that wrote nothing takes beside its looks, and its pause."""
     asked = sorted(asked, key=lambda one: one.begun_ms)
     beside = controller_passes(asked)
-    out: dict[str, list[float]] = {
-        name: [] for name in ("behind", "between", "revision_beside", "revision_alone", "controller")
-    }
+    out: dict[str, list[float]] = {name: [] for name in ("behind", "between", "revision_beside", "revision_alone")}
     out["controller"] = [end - begin for begin, end in beside]
+    out["status"] = [one.took_ms for one in asked if one.verb == "PUT" and STATUS.search(one.path)]
+    out["conditions"] = [one.took_ms for one in asked if one.verb == "PATCH" and CONDITIONS.search(one.path)]
+    out["idle"] = list(_idle(asked))
     last: dict[str, Request] = {}
     for one in asked:
         before = last.get(one.namespace)
@@ -114,6 +120,17 @@ def spans_ms(asked: Sequence[Request]) -> dict[str, list[float]]:
         if _ends_a_pass(one):
             last[one.namespace] = one
     return out
+
+
+def _idle(asked: Sequence[Request]) -> Iterator[float]:
+    begun: dict[str, float] = {}
+    for one in asked:
+        if one.verb == "POST" and one.path.endswith("/controllerrevisions"):
+            took_ms = one.begun_ms - begun.get(one.namespace, one.begun_ms)
+            yield from (took_ms - looks_ms for looks_ms in IDLE_MS if 0 <= took_ms - looks_ms < BESIDE_MS)
+            begun[one.namespace] = one.begun_ms
+        elif _ends_a_pass(one):
+            begun.pop(one.namespace, None)
 
 
 def summary(spans: dict[str, list[float]]) -> dict[str, Any]:
