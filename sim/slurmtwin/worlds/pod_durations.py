@@ -50,10 +50,12 @@ LATER_BATCHES: Final[tuple[tuple[int, Path], ...]] = (
     (1_795_856_700 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_0905.json")),
     (1_795_869_600 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_1240.json")),
     (1_795_880_400 * SECOND, Path(__file__).with_name("pod_durations_2026_11_28_1540.json")),
+    (1_796_133_960 * SECOND, Path(__file__).with_name("pod_durations_2026_12_01.json")),
 )
 """(unix ns, file): runs recorded since that time, the last that matches. Since 24 November 2026, 04:00 UTC, the host is
 another one of the same processor; that day's runs since 07:30, 11:30 and 15:15 UTC, those of 25 November since 02:40,
-07:15, 13:20 and 16:30, those of 26 November since 12:00 and those behind have quiet runs of their own hours."""
+07:15, 13:20 and 16:30, those of 26 November since 12:00 and those behind have quiet runs of their own hours. Since 1
+December, 14:06 UTC, the host is another one again."""
 OTHER_PROCESSORS: Final[Mapping[str, tuple[tuple[int, Path], ...]]] = {
     "Intel(R) Xeon(R) Processor": (
         (0, Path(__file__).with_name("pod_durations_xeon.json")),
@@ -309,6 +311,7 @@ UNSEEN_ON_MS: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "pod_durations_2026_11_28_0905.json": _standby(80.4),
     "pod_durations_2026_11_28_1240.json": {**_standby(90.3), "stop-told": (319.0, 0.3), "clean-up": (26.0, 0.5)},
     "pod_durations_2026_11_28_1540.json": {**_standby(76.3), "stop-told": (268.0, 0.3), "clean-up": (26.0, 0.5)},
+    "pod_durations_2026_12_01.json": _standby(74.2),
 }
 """The same on another host, by the file of its quiet runs. Of 24 November until 11:30 no quiet run has a slurmd that
 waits 20 s for slurmctld: a try is that of 22 and 23 November on the same processor. On the Xeon 20 starts of

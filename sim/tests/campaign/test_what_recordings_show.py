@@ -76,7 +76,7 @@ def test_supervisord_seldom_needs_a_second_round_in_pods_too() -> None:
             back = next(row for row in rows if row.kind == kind and row.t_ns > fault.t_ns)
             spans_s[folder.parents[1].name].append((back.t_ns - fault.t_ns) / SECOND)
     counted = {version: (sum(span_s > 1.9 for span_s in spans), len(spans)) for version, spans in spans_s.items()}
-    assert counted == {"22.05": (0, 6), "26.05": (1, 12)}
+    assert counted == {"22.05": (0, 6), "26.05": (2, 15)}
     for version, law in (("22.05", "supervisor.crash-2205"), ("26.05", "supervisor.crash")):
         (twice, count), (seen, all_) = counted[version], SHARES[law]
         share = seen / all_
@@ -93,7 +93,7 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
     medians = [one["median"] for one in delays]
     assert len(medians) >= 1154
     assert statistics.median(medians) == pytest.approx(USUAL_RECEIPT_NS / MS, abs=0.5)
-    assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.94, abs=0.03)
+    assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.96, abs=0.03)
     assert statistics.median(one["p95"] for one in delays) == pytest.approx(25, abs=4)
 
 
@@ -130,7 +130,7 @@ def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
         for folder, rows in runs(f"{name}/26.05/pods/*"):
             took_ms = [began[0] - due[0] for due, began in relists(rows)]
             batches.setdefault(recorded_durations(read_manifest(folder)).name, []).extend(took_ms)
-    assert len(batches) == 34
+    assert len(batches) == 35
     medians, means = ([law(took) for took in batches.values()] for law in (statistics.median, statistics.mean))
     assert 2.1 < min(medians) < max(medians) < 3.4
     assert 2.6 < min(means) < max(means) < 5.5
@@ -341,10 +341,10 @@ def test_a_kubelet_checks_an_image_sooner_where_it_has_killed_the_container_itse
 
 
 REQUESTS = {
-    "pod-patch": (operator_spans.pod_patches, 842, [10.4, 14.1, 19.9]),
-    "pod-delete": (operator_spans.pod_deletions, 483, [20.4, 26.9, 37.4]),
-    "pod-create": (operator_spans.pod_creations, 396, [29.4, 43.7, 63.2]),
-    "set-stored": (None, 1050, [4.1, 5.9, 9.2]),
+    "pod-patch": (operator_spans.pod_patches, 877, [10.4, 14.1, 19.9]),
+    "pod-delete": (operator_spans.pod_deletions, 504, [20.4, 26.9, 37.4]),
+    "pod-create": (operator_spans.pod_creations, 413, [29.5, 44.2, 62.9]),
+    "set-stored": (None, 1094, [4.1, 5.9, 9.2]),
 }
 
 
