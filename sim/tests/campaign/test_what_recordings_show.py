@@ -93,7 +93,7 @@ def test_receipts_of_leases_are_as_late_as_the_judge_takes_them() -> None:
     medians = [one["median"] for one in delays]
     assert len(medians) >= 1154
     assert statistics.median(medians) == pytest.approx(USUAL_RECEIPT_NS / MS, abs=0.5)
-    assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.96, abs=0.03)
+    assert sum(3.8 < ms <= 10 for ms in medians) / len(medians) == pytest.approx(0.97, abs=0.005)
     assert statistics.median(one["p95"] for one in delays) == pytest.approx(25, abs=4)
 
 
@@ -124,7 +124,7 @@ def test_leases_are_received_sooner_where_nothing_else_is_and_no_later_than_the_
 
 
 def test_relists_are_on_the_mean_further_apart_than_their_median() -> None:
-    """docs/surprises.md: of quiet runs of thirty-two batches, one in a hundred of them by more than 20 ms."""
+    """docs/surprises.md: of quiet runs of thirty-five batches, one in a hundred of them by more than 20 ms."""
     batches: dict[str, list[float]] = {}
     for name in ("quiet-restarts", "quiet-deleted", "quiet-operated"):
         for folder, rows in runs(f"{name}/26.05/pods/*"):
